@@ -1,0 +1,19 @@
+#!/usr/bin/env node
+/** Starts the daemon under Node 24, whatever Node started this. */
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const main = fileURLToPath(new URL('../main.ts', import.meta.url))
+if (Number(process.versions.node.split('.')[0]) >= 24) {
+  await import(main)
+} else {
+  const node = fileURLToPath(new URL('../../node_modules/node/bin/node', import.meta.url))
+  if (!existsSync(node)) {
+    process.stderr.write('closedbookd: Node 24 is not installed here yet; run `npm ci` in the repository first\n')
+    process.exit(70)
+  }
+  const child = spawn(node, ['--no-warnings', main, ...process.argv.slice(2)], { stdio: 'inherit' })
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  child.on('exit', (code) => process.exit(code ?? 1))
+}

@@ -1,0 +1,157 @@
+/**
+ * The daemon's configuration: one strict schema, from which the type, the defaults and the reference page come.
+ * File, then environment (CLOSEDBOOK_…), then flags are merged before one parse; an unknown key or a bad value ends
+ * the process with status 78 and the path of the value.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { parse as parseYaml } from 'yaml'
+import { z } from 'zod'
+import { HostError } from './errors.ts'
+import { zodMessage } from './protocol/zod-message.ts'
+
+export const daemonConfigSchema = z.strictObject({
+  stateDir: z
+    .string()
+    .default(defaultStateDir())
+    .describe('where leases, audit logs, bundles and the socket are kept'),
+  socket: z
+    .string()
+    .max(100, 'a unix socket path may have 100 characters at most; choose a shorter stateDir')
+    .optional()
+    .describe('unix socket of the lease API; default: <stateDir>/daemon.sock'),
+  engineSocket: z
+    .string()
+    .optional()
+    .describe(
+      'unix socket of the container engine; default: DOCKER_HOST, then the private engine of `closedbook up`, then /var/run/docker.sock',
+    ),
+  logLevel: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  capacity: z
+    .strictObject({
+      cpuShare: z
+        .number()
+        .positive()
+        .default(8)
+        .describe('CPUs lent for each CPU of the host: a sandbox mostly waits for its model'),
+      memoryFraction: z
+        .number()
+        .gt(0)
+        .max(1)
+        .default(0.9)
+        .describe('part of the host memory that leases may hold together'),
+      leases: z.int().positive().default(256).describe('open leases at most'),
+    })
+    .prefault({}),
+  diskBytes: z
+    .int()
+    .positive()
+    .default(20 * 1024 ** 3)
+    .describe('bytes a sandbox may add to its file system when its request does not say'),
+  minFreeBytes: z
+    .int()
+    .nonnegative()
+    .default(1024 ** 3)
+    .describe('no lease is opened while the state or engine directory has less room than this'),
+  egress: z
+    .strictObject({
+      allowPrivateAddresses: z
+        .boolean()
+        .default(false)
+        .describe(
+          'lets allowed hosts resolve to private and loopback addresses: for tests against stand-ins; said in every proof',
+        ),
+      hosts: z
+        .record(z.string(), z.string())
+        .default({})
+        .describe('names resolved by this table instead of the resolver (address or address:port)'),
+    })
+    .prefault({}),
+})
+
+export type DaemonConfig = z.infer<typeof daemonConfigSchema>
+
+export function defaultStateDir(): string {
+  const base = process.env['CLOSEDBOOK_STATE_DIR']
+  if (base !== undefined && base !== '') return path.resolve(base)
+  return process.getuid?.() === 0
+    ? '/var/lib/closedbook'
+    : path.join(
+        process.env['XDG_STATE_HOME'] ?? path.join(os.homedir(), '.local/state'),
+        'closedbook',
+      )
+}
+
+const environment: Readonly<Record<string, string>> = {
+  CLOSEDBOOK_STATE_DIR: 'stateDir',
+  CLOSEDBOOK_SOCKET: 'socket',
+  CLOSEDBOOK_ENGINE_SOCKET: 'engineSocket',
+  CLOSEDBOOK_LOG_LEVEL: 'logLevel',
+}
+
+export interface ConfigSources {
+  readonly file?: string
+  readonly env?: NodeJS.ProcessEnv
+  readonly flags?: Readonly<Record<string, unknown>>
+}
+
+export function loadDaemonConfig({
+  file,
+  env = process.env,
+  flags = {},
+}: ConfigSources): DaemonConfig {
+  const merged: Record<string, unknown> = {}
+  const chosen = file ?? path.join(defaultStateDir(), 'daemon.yaml')
+  if (file !== undefined || existsSync(chosen)) Object.assign(merged, readYaml(chosen))
+  for (const [name, key] of Object.entries(environment)) {
+    const value = env[name]
+    if (value !== undefined && value !== '') merged[key] = value
+  }
+  for (const [key, value] of Object.entries(flags)) if (value !== undefined) merged[key] = value
+  const parsed = daemonConfigSchema.safeParse(merged)
+  if (!parsed.success)
+    throw new HostError(
+      'config_invalid',
+      'operator',
+      `the daemon's configuration${existsSync(chosen) ? ` (${chosen})` : ''} is wrong: ${zodMessage(parsed.error)}`,
+    )
+  return parsed.data
+}
+
+function readYaml(file: string): Record<string, unknown> {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new HostError(
+      'config_invalid',
+      'operator',
+      `cannot read the configuration ${file}: ${(error as Error).message}`,
+    )
+  }
+  try {
+    return (parseYaml(text) ?? {}) as Record<string, unknown>
+  } catch (error) {
+    throw new HostError(
+      'config_invalid',
+      'operator',
+      `${file} is not YAML: ${(error as Error).message}`,
+    )
+  }
+}
+
+export const socketOf = (config: DaemonConfig): string =>
+  config.socket ?? path.join(config.stateDir, 'daemon.sock')
+
+export const privateEngineSocket = (stateDir: string): string =>
+  path.join(stateDir, 'engine', 'docker.sock')
+
+/** The engine to talk to: the one that was named, else the first that exists. */
+export function engineSocketOf(config: DaemonConfig, env: NodeJS.ProcessEnv = process.env): string {
+  if (config.engineSocket !== undefined) return config.engineSocket.replace(/^unix:\/\//, '')
+  const named = env['DOCKER_HOST']
+  if (named?.startsWith('unix://')) return named.slice('unix://'.length)
+  const own = privateEngineSocket(config.stateDir)
+  return existsSync(own) ? own : '/var/run/docker.sock'
+}

@@ -1,0 +1,232 @@
+/**
+ * The daemon as one object: the composition root of daemon/. Opens state, engine, journal and leases, reconciles
+ * with what the last daemon left, then serves the lease API. Fail closed: what can't be enforced here isn't served.
+ */
+import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { chmod, mkdir, readFile, rm, statfs } from 'node:fs/promises'
+import type http from 'node:http'
+import net from 'node:net'
+import os from 'node:os'
+import path from 'node:path'
+import { engineSocketOf, socketOf, type DaemonConfig } from './config.ts'
+import { DockerEngine } from './engine/docker.ts'
+import type { Engine, EngineInfo } from './engine/engine.ts'
+import { egressSettings } from './egress-settings.ts'
+import { HostError, RequestError } from './errors.ts'
+import { Admission } from './lease/admission.ts'
+import { Bundles } from './lease/bundles.ts'
+import { Journal, writeDurably } from './lease/journal.ts'
+import { Leases } from './lease/leases.ts'
+import { createLogger, type Logger } from './logger.ts'
+import type { HostFacts } from './protocol/lease.ts'
+import { addHostRoutes } from './server/host-routes.ts'
+import { addLeaseRoutes } from './server/lease-routes.ts'
+import { Router } from './server/router.ts'
+import { findTools } from './tools.ts'
+import { version } from './version.ts'
+
+export class Daemon implements AsyncDisposable {
+  readonly socket: string
+  /** Resolves when somebody asked the daemon to end. */
+  readonly ended: Promise<void>
+  readonly #owned: AsyncDisposableStack
+
+  private constructor(socket: string, ended: Promise<void>, owned: AsyncDisposableStack) {
+    this.socket = socket
+    this.ended = ended
+    this.#owned = owned
+  }
+
+  static async open(config: DaemonConfig): Promise<Daemon> {
+    if (process.getuid?.() !== 0)
+      throw new HostError(
+        'not_root',
+        'operator',
+        "the daemon enters sandboxes' network namespaces and must run as root; start it with sudo or as a service",
+      )
+    const log = createLogger({ level: config.logLevel })
+    await using undo = new AsyncDisposableStack()
+    const directories = await makeDirectories(config.stateDir)
+    const socket = socketOf(config)
+    const router = new Router(log)
+    const server = router.createServer()
+    undo.defer(() => closeServer(server))
+    await claimSocket(socket)
+    const tools = await findTools(config.stateDir)
+    const engine = undo.use(await connect(engineSocketOf(config)))
+    const engineInfo = await engine.info()
+    const instance = await instanceId(config.stateDir)
+    const journal = await Journal.open(directories.leases)
+    const bundles = await Bundles.open(directories.bundles)
+    const cpus = engineInfo.cpus * config.capacity.cpuShare
+    const leases = undo.use(
+      new Leases({
+        engine,
+        engineInfo,
+        tools,
+        instance,
+        journal,
+        bundles,
+        directories,
+        admission: new Admission({
+          cpus,
+          memoryBytes: engineInfo.memoryBytes * config.capacity.memoryFraction,
+          leases: config.capacity.leases,
+        }),
+        egress: egressSettings(config),
+        defaultDiskBytes: config.diskBytes,
+        requireRoom: () => requireRoom(config, engineInfo),
+        log,
+      }),
+    )
+    await leases.reconcile()
+    const ended = Promise.withResolvers<void>()
+    const facts = hostFacts(engineInfo, instance)
+    addLeaseRoutes(router, { leases, directories })
+    addHostRoutes(router, {
+      leases,
+      engine,
+      bundles,
+      leasesOf: (id) => leasesOf(id, journal, directories.audit),
+      auditDirectory: directories.audit,
+      facts,
+      health: () => ({
+        status: 'ok',
+        version,
+        pid: process.pid,
+        engine: engineInfo.version,
+        engineSocket: engineSocketOf(config),
+        stateDir: config.stateDir,
+        leases: leases.list().length,
+      }),
+      shutdown: () => ended.resolve(),
+    })
+    await listen(server, socket)
+    undo.defer(() => rm(socket, { force: true }))
+    log.info({ socket, engine: engineInfo.version, version }, 'daemon.ready')
+    return new Daemon(socket, ended.promise, undo.move())
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#owned.disposeAsync()
+  }
+}
+
+/** Ids of the leases that a lease or trial id means. */
+async function leasesOf(id: string, journal: Journal, audit: string): Promise<string[]> {
+  if (/^[a-z0-9]{12,32}$/.test(id) && existsSync(path.join(audit, `${id}.jsonl`))) return [id]
+  const ids = await journal.leasesOfTrial(id)
+  if (ids.length > 0) return ids
+  throw new RequestError(
+    'not_found',
+    'caller',
+    `no lease or trial ${JSON.stringify(id)} has been seen here; \`closedbook lease list\` and \`closedbook ps\` show them`,
+  )
+}
+
+async function connect(socketPath: string): Promise<Engine> {
+  return DockerEngine.connect({ socketPath })
+}
+
+async function makeDirectories(
+  stateDir: string,
+): Promise<Record<'leases' | 'audit' | 'events' | 'exchanges' | 'bundles', string>> {
+  const directories = {
+    leases: path.join(stateDir, 'leases'),
+    audit: path.join(stateDir, 'audit'),
+    events: path.join(stateDir, 'events'),
+    exchanges: path.join(stateDir, 'exchanges'),
+    bundles: path.join(stateDir, 'bundles'),
+  }
+  try {
+    await mkdir(stateDir, { recursive: true, mode: 0o711 })
+    for (const directory of Object.values(directories))
+      await mkdir(directory, { recursive: true, mode: 0o711 })
+  } catch (error) {
+    throw new HostError(
+      'config_invalid',
+      'operator',
+      `cannot make the state directory ${stateDir}: ${(error as Error).message}; set stateDir to a place that can be written`,
+      { cause: error },
+    )
+  }
+  return directories
+}
+
+/** One daemon for a socket: a live one is named, what a dead one left is removed. */
+async function claimSocket(socket: string): Promise<void> {
+  const live = await new Promise<boolean>((resolve) => {
+    const probe = net.connect(socket)
+    probe.once('connect', () => resolve(true))
+    probe.once('error', () => resolve(false))
+    probe.once('close', () => probe.destroy())
+    probe.once('connect', () => probe.destroy())
+  })
+  if (live)
+    throw new HostError(
+      'daemon_running',
+      'operator',
+      `a daemon already serves ${socket}; end it with \`closedbook down\`, or give this one a stateDir of its own`,
+    )
+  await rm(socket, { force: true })
+}
+
+async function listen(server: http.Server, socket: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(socket, resolve)
+  }).catch((error: unknown) => {
+    throw new HostError(
+      'port_busy',
+      'operator',
+      `cannot listen on ${socket}: ${(error as Error).message}`,
+      { cause: error },
+    )
+  })
+  await chmod(socket, 0o600)
+}
+
+async function closeServer(server: http.Server): Promise<void> {
+  server.closeAllConnections()
+  await new Promise<void>((resolve) => server.close(() => resolve()))
+}
+
+/** Stays with the state directory, so that a restarted daemon knows its containers. */
+async function instanceId(stateDir: string): Promise<string> {
+  const file = path.join(stateDir, 'instance')
+  const known = await readFile(file, 'utf8').catch(() => '')
+  if (known.trim() !== '') return known.trim()
+  const id = randomUUID()
+  await writeDurably(file, `${id}\n`)
+  return id
+}
+
+async function requireRoom(config: DaemonConfig, info: EngineInfo): Promise<void> {
+  for (const directory of [config.stateDir, info.dataRoot]) {
+    const { bavail, bsize } = await statfs(directory).catch(() => ({ bavail: Infinity, bsize: 1 }))
+    if (bavail * bsize < config.minFreeBytes)
+      throw new HostError(
+        'disk_full',
+        'operator',
+        `${directory} has ${Math.round((bavail * bsize) / 1024 ** 2)} MiB free and a lease needs ` +
+          `${Math.round(config.minFreeBytes / 1024 ** 2)}; free some room (docker image prune) or lower minFreeBytes`,
+      )
+  }
+}
+
+function hostFacts(info: EngineInfo, instance: string): HostFacts {
+  return {
+    name: os.hostname(),
+    engine: info.version,
+    kernel: info.kernel,
+    cpus: info.cpus,
+    memoryBytes: info.memoryBytes,
+    cgroupVersion: info.cgroupVersion,
+    closedbookVersion: version,
+    instance,
+    gpus: [],
+  }
+}
+
+export type { Logger }

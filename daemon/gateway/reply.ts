@@ -1,0 +1,92 @@
+/**
+ * The sandbox's side of one request: JSON, or a stream of events. Errors have the shape that OpenAI clients read,
+ * `{error: {message, type, code}}`, with our reason in the message, in `code` and in X-Closedbook-Reason. A client
+ * that went away or doesn't read changes nothing: what is written to it is then dropped or held, and the call behind
+ * it goes on to its end, so that a sandbox can't leave before the bill.
+ */
+import type { ServerResponse } from 'node:http'
+import { isObject } from '../../policy/model-check.ts'
+import type { Reason } from '../../policy/decision.ts'
+import { sseComment, sseDone, sseEvent } from './sse.ts'
+
+export const errorBody = (kind: 'refusal' | 'fault', code: string, message: string): object => ({
+  error: { message: `closedbook: ${code}: ${message}`, type: `closedbook_${kind}`, code },
+})
+
+/** A provider's error as it is when it has the usual shape, else one of ours that quotes its start. */
+export function errorOf(body: unknown, status: number, code: string): object {
+  if (isObject(body) && isObject(body['error'])) return body
+  const text = typeof body === 'string' ? body : JSON.stringify(body ?? '')
+  const quote = text.slice(0, 300)
+  return errorBody('fault', code, `the provider answered ${status}: ${quote}`)
+}
+
+export class Reply {
+  readonly #response: ServerResponse
+  #bytes = 0
+
+  constructor(response: ServerResponse) {
+    this.#response = response
+    response.on('error', () => {})
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  get started(): boolean {
+    return this.#response.headersSent
+  }
+
+  json(
+    status: number,
+    value: unknown,
+    headers: Readonly<Record<string, string>> = {},
+    reason?: Reason,
+  ): void {
+    const body = Buffer.from(JSON.stringify(value))
+    this.#response.writeHead(status, {
+      ...headers,
+      ...(reason === undefined ? {} : { 'x-closedbook-reason': reason }),
+      'content-type': 'application/json',
+      'content-length': body.length,
+    })
+    this.#bytes += body.length
+    this.#response.end(body)
+  }
+
+  refuse(
+    status: number,
+    reason: Reason,
+    message: string,
+    headers: Record<string, string> = {},
+  ): void {
+    this.json(status, errorBody('refusal', reason, message), headers, reason)
+  }
+
+  event(payload: unknown, headers: Readonly<Record<string, string>>): void {
+    if (!this.started)
+      this.#response.writeHead(200, {
+        ...headers,
+        'content-type': 'text/event-stream; charset=utf-8',
+        'cache-control': 'no-cache',
+      })
+    this.#write(sseEvent(payload))
+  }
+
+  comment(): void {
+    if (this.started) this.#write(sseComment)
+  }
+
+  /** A stream that ends with [DONE] is whole; one that ends with an error event is not. */
+  endStream({ whole }: { whole: boolean }): void {
+    if (whole) this.#write(sseDone)
+    this.#response.end()
+  }
+
+  #write(text: string): void {
+    if (this.#response.destroyed) return
+    this.#bytes += Buffer.byteLength(text)
+    this.#response.write(text)
+  }
+}

@@ -1,0 +1,53 @@
+/** Server-sent events, as much as chat completions use of them: `data:` payloads, comments, and a final `[DONE]`. */
+
+export type SseItem =
+  | { readonly kind: 'data'; readonly data: string }
+  /** Sent by providers to keep a slow stream alive. */
+  | { readonly kind: 'comment' }
+
+/** Splits a byte stream into items, wherever its chunks are cut. An item that the stream's end cut off is dropped. */
+export class SseReader {
+  readonly #decoder = new TextDecoder()
+  #rest = ''
+  #data: string[] = []
+
+  read(chunk: Uint8Array): SseItem[] {
+    const items: SseItem[] = []
+    this.#rest += this.#decoder.decode(chunk, { stream: true })
+    let start = 0
+    for (;;) {
+      const end = nextBreak(this.#rest, start)
+      if (end === -1) break
+      const item = this.#line(this.#rest.slice(start, end))
+      if (item !== null) items.push(item)
+      const crlf = this.#rest[end] === '\r' && this.#rest[end + 1] === '\n'
+      start = end + (crlf ? 2 : 1)
+    }
+    this.#rest = this.#rest.slice(start)
+    return items
+  }
+
+  #line(line: string): SseItem | null {
+    if (line === '') {
+      if (this.#data.length === 0) return null
+      const data = this.#data.join('\n')
+      this.#data = []
+      return { kind: 'data', data }
+    }
+    if (line.startsWith(':')) return { kind: 'comment' }
+    if (line.startsWith('data:')) this.#data.push(line.slice(line[5] === ' ' ? 6 : 5))
+    return null
+  }
+}
+
+/** Where the next line ends; a CR that is the last character waits for the LF that may follow it. */
+function nextBreak(text: string, from: number): number {
+  const lf = text.indexOf('\n', from)
+  const cr = text.indexOf('\r', from)
+  if (cr === -1 || (lf !== -1 && lf < cr)) return lf
+  return cr === text.length - 1 ? -1 : cr
+}
+
+export const sseEvent = (payload: unknown): string => `data: ${JSON.stringify(payload)}\n\n`
+export const sseDone = 'data: [DONE]\n\n'
+export const sseComment = ': \n\n'

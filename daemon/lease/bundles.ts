@@ -1,0 +1,161 @@
+/**
+ * Bundles: read-only trees that a caller brings for its leases (hidden tests, harness settings, recordings). A bundle
+ * is a tar named by the sha256 of its bytes; it is verified before it counts, belongs to root, and is mounted
+ * read-only. Entries that would leave the tree, and anything but files, directories and inner links, are refused.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { access, chmod, mkdir, readdir, rename, rm, symlink } from 'node:fs/promises'
+import path from 'node:path'
+import { Transform, type Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import tar from 'tar-stream'
+import { RequestError } from '../errors.ts'
+
+const limitBytes = 2 * 1024 ** 3
+
+export class Bundles {
+  readonly directory: string
+  readonly #used = new Map<string, number>()
+
+  private constructor(directory: string) {
+    this.directory = directory
+  }
+
+  static async open(directory: string): Promise<Bundles> {
+    await mkdir(directory, { recursive: true, mode: 0o711 })
+    for (const name of await readdir(directory))
+      if (!/^[0-9a-f]{64}$/.test(name))
+        await rm(path.join(directory, name), { recursive: true, force: true })
+    return new Bundles(directory)
+  }
+
+  pathOf(bundle: string): string {
+    return path.join(this.directory, bundle)
+  }
+
+  async put(
+    bundle: string,
+    body: Readable,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<void> {
+    if (await this.#has(bundle)) {
+      body.resume()
+      return
+    }
+    const temporary = path.join(this.directory, `incoming-${randomUUID()}`)
+    try {
+      await mkdir(temporary, { mode: 0o755 })
+      const digest = await extract(body, temporary, options)
+      if (digest !== bundle)
+        throw new RequestError(
+          'bad_request',
+          'caller',
+          `the bundle's bytes have sha256 ${digest}, not ${bundle}; send it again`,
+        )
+      await rename(temporary, this.pathOf(bundle)).catch(async (error: unknown) => {
+        if (!(await this.#has(bundle))) throw error
+      })
+    } finally {
+      await rm(temporary, { recursive: true, force: true })
+    }
+  }
+
+  /** Holds bundles for a lease; unknown ones are the caller's mistake. */
+  async use(bundles: readonly string[]): Promise<AsyncDisposable> {
+    for (const bundle of bundles)
+      if (!(await this.#has(bundle)))
+        throw new RequestError(
+          'bad_request',
+          'caller',
+          `no bundle ${bundle} here; PUT /v1/bundles/${bundle} first`,
+        )
+    for (const bundle of bundles) this.#used.set(bundle, (this.#used.get(bundle) ?? 0) + 1)
+    return {
+      [Symbol.asyncDispose]: async () => {
+        for (const bundle of bundles) this.#used.set(bundle, (this.#used.get(bundle) ?? 1) - 1)
+      },
+    }
+  }
+
+  async remove(bundle: string): Promise<void> {
+    if ((this.#used.get(bundle) ?? 0) > 0) return
+    await rm(this.pathOf(bundle), { recursive: true, force: true })
+  }
+
+  async #has(bundle: string): Promise<boolean> {
+    return access(this.pathOf(bundle)).then(
+      () => true,
+      () => false,
+    )
+  }
+}
+
+/** Extracts into `root`; resolves with the sha256 of the tar's bytes. */
+async function extract(
+  body: Readable,
+  root: string,
+  options: { signal?: AbortSignal },
+): Promise<string> {
+  const hash = createHash('sha256')
+  let size = 0
+  const tee = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk)
+      size += chunk.length
+      if (size > limitBytes)
+        done(
+          new RequestError('too_large', 'caller', `a bundle may have ${limitBytes} bytes at most`),
+        )
+      else done(null, chunk)
+    },
+  })
+  const entries = tar.extract()
+  const copying = pipeline(body, tee, entries, options)
+  copying.catch(() => {})
+  const directories: string[] = []
+  for await (const entry of entries) {
+    const { name, type, linkname, mode } = entry.header
+    const target = inside(root, name)
+    if (type === 'directory') {
+      await mkdir(target, { recursive: true, mode: 0o755 })
+      directories.push(target)
+      entry.resume()
+    } else if (type === 'file') {
+      await mkdir(path.dirname(target), { recursive: true, mode: 0o755 })
+      const executable = ((mode ?? 0) & 0o111) !== 0
+      await pipeline(
+        entry,
+        createWriteStream(target, { flags: 'wx', mode: executable ? 0o755 : 0o644 }),
+      )
+    } else if (type === 'symlink') {
+      inside(root, path.join(path.dirname(name), linkname ?? ''))
+      if (path.isAbsolute(linkname ?? '')) throw outsideError(name)
+      await mkdir(path.dirname(target), { recursive: true, mode: 0o755 })
+      await symlink(linkname ?? '', target)
+      entry.resume()
+    } else {
+      throw new RequestError(
+        'bad_request',
+        'caller',
+        `bundle entry ${JSON.stringify(name)} is a ${type ?? 'unknown entry'}; files, directories and links only`,
+      )
+    }
+  }
+  await copying
+  for (const directory of directories) await chmod(directory, 0o755)
+  return hash.digest('hex')
+}
+
+const outsideError = (name: string): RequestError =>
+  new RequestError(
+    'bad_request',
+    'caller',
+    `bundle entry ${JSON.stringify(name)} would leave its tree`,
+  )
+
+function inside(root: string, name: string): string {
+  const target = path.resolve(root, `./${name}`)
+  if (target !== root && !target.startsWith(`${root}${path.sep}`)) throw outsideError(name)
+  return target
+}

@@ -1,0 +1,98 @@
+/**
+ * The event stream of one lease: what was run in it, what its model answered, what it was refused. Numbered from 1,
+ * kept as JSON lines, and followed by readers who can start at any number. The audit log is the record of policy;
+ * this is the record of work.
+ */
+import { createWriteStream, type WriteStream } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { once } from 'node:events'
+import type { LeaseEvent } from '../protocol/lease.ts'
+
+export class EventLog implements AsyncDisposable {
+  readonly #lease: string
+  readonly #file: string
+  readonly #stream: WriteStream
+  readonly #waiting = new Set<() => void>()
+  #next: number
+  #ended = false
+
+  private constructor(lease: string, file: string, next: number) {
+    this.#lease = lease
+    this.#file = file
+    this.#next = next
+    this.#stream = createWriteStream(file, { flags: 'a', mode: 0o600 })
+    this.#stream.on('error', () => {})
+  }
+
+  static async open(lease: string, file: string): Promise<EventLog> {
+    return new EventLog(lease, file, (await readEvents(file)).length + 1)
+  }
+
+  append(event: LeaseEvent['event']): void {
+    if (this.#ended) return
+    const line: LeaseEvent = {
+      seq: this.#next++,
+      time: new Date().toISOString(),
+      lease: this.#lease,
+      event,
+    }
+    this.#stream.write(`${JSON.stringify(line)}\n`)
+    this.#wake()
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake()
+    this.#waiting.clear()
+  }
+
+  /** Events from `from` on; with `follow` it goes on until the lease has closed. */
+  async *read(
+    from: number,
+    options: { follow: boolean; signal?: AbortSignal },
+  ): AsyncGenerator<LeaseEvent> {
+    let next = from
+    while (true) {
+      const ended = this.#ended
+      const more = new Promise<void>((resolve) => {
+        this.#waiting.add(resolve)
+        options.signal?.addEventListener('abort', () => resolve(), { once: true })
+      })
+      await this.flush()
+      for (const event of await readEvents(this.#file))
+        if (event.seq >= next) {
+          next = event.seq + 1
+          yield event
+        }
+      if (!options.follow || ended || options.signal?.aborted === true) return
+      await more
+    }
+  }
+
+  async flush(): Promise<void> {
+    if (this.#stream.destroyed || this.#stream.writableLength === 0) return
+    await new Promise<void>((resolve) => this.#stream.write('', () => resolve()))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#ended) return
+    this.#ended = true
+    this.#stream.end()
+    if (!this.#stream.closed) await once(this.#stream, 'close').catch(() => {})
+    this.#wake()
+  }
+}
+
+/** Whole lines only: a last line that a crash tore is left out. */
+export async function readEvents(file: string): Promise<LeaseEvent[]> {
+  let text: string
+  try {
+    text = await readFile(file, 'utf8')
+  } catch {
+    return []
+  }
+  return text
+    .slice(0, text.lastIndexOf('\n') + 1)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as LeaseEvent)
+}

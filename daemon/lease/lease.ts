@@ -1,0 +1,368 @@
+/**
+ * A lease: one container, its sealed network, its gateways, and the records about them. It owns everything that it
+ * opened and gives it back in reverse order, whatever went wrong; its state moves only along the table in state.ts,
+ * and every move is in the journal before what it announces is done.
+ */
+import type { IncomingMessage } from 'node:http'
+import type { Duplex, Readable } from 'node:stream'
+import type { AuditEvent } from '../../policy/audit-event.ts'
+import { policyHash } from '../../policy/hash.ts'
+import type { AuditLog } from '../egress/audit-log.ts'
+import type { Cgroup } from '../engine/cgroup.ts'
+import type { PathStat } from '../engine/engine.ts'
+import { LeaseError } from '../errors.ts'
+import { runExec } from '../exec/exec.ts'
+import { serveExec } from '../exec/serve-exec.ts'
+import type { ModelGateway } from '../gateway/model.ts'
+import type { SealedNetwork } from '../network/seal.ts'
+import { canaries, canaryArgv, judge, type ProofOptions } from '../network/proof.ts'
+import { execStartSchema } from '../protocol/exec-frames.ts'
+import type {
+  CanaryResult,
+  EgressSummary,
+  FreezeReport,
+  LeaseRequest,
+  LeaseState,
+  LeaseView,
+  Usage,
+} from '../protocol/lease.ts'
+import type { DiskWatch } from './disk-watch.ts'
+import { diskUsage } from './disk-watch.ts'
+import type { EventLog } from './event-log.ts'
+import type { ExecGateway } from './exec-gateway.ts'
+import type { LeaseRecord } from './journal.ts'
+import type { LeaseDeps } from './lease-deps.ts'
+import { ExecRecorder } from './exec-recorder.ts'
+import { move, requireState } from './state.ts'
+
+/** What a lease came to own while it was opened; each null until its phase. */
+export interface LeaseParts {
+  container: string | null
+  pid: number
+  upperDir: string | null
+  cgroup: Cgroup | null
+  network: SealedNetwork | null
+  audit: AuditLog
+  /** Told of each audit event as it is appended. */
+  auditWatchers: Set<(event: AuditEvent) => void>
+  events: EventLog
+  model: ModelGateway | null
+  execGateway: ExecGateway | null
+  disk: DiskWatch | null
+}
+
+const closeDeadlineMs = 30_000
+
+export class Lease {
+  readonly id: string
+  readonly request: LeaseRequest
+  readonly parts: LeaseParts
+  readonly createdAt: string
+  readonly timingsMs: Record<string, number> = {}
+  readonly proof: { before: CanaryResult[]; after: CanaryResult[] } = { before: [], after: [] }
+  readonly #deps: LeaseDeps
+  /** What it gives back when it closes; the opening phases add to it. */
+  readonly owned: AsyncDisposableStack
+  readonly #ended = new AbortController()
+  readonly #waiting = new Set<() => void>()
+  readonly #recorder: ExecRecorder
+  #state: LeaseState = 'admitted'
+  #reason: string | null = null
+  #expiresAt: string
+  #closing: Promise<void> | null = null
+  #frozen: FreezeReport | null = null
+
+  constructor(
+    id: string,
+    request: LeaseRequest,
+    parts: LeaseParts,
+    deps: LeaseDeps,
+    owned: AsyncDisposableStack,
+    times?: { createdAt: string; expiresAt: string },
+  ) {
+    this.id = id
+    this.request = request
+    this.parts = parts
+    this.#deps = deps
+    this.owned = owned
+    this.createdAt = times?.createdAt ?? new Date().toISOString()
+    this.#expiresAt = times?.expiresAt ?? inSeconds(request.ttlSeconds)
+    this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
+  }
+
+  get state(): LeaseState {
+    return this.#state
+  }
+
+  get expiresAt(): string {
+    return this.#expiresAt
+  }
+
+  /** Aborts when the lease begins to close. */
+  get ended(): AbortSignal {
+    return this.#ended.signal
+  }
+
+  get activeExecs(): number {
+    return this.#recorder.active
+  }
+
+  view(): LeaseView {
+    return {
+      lease: this.id,
+      state: this.#state,
+      image: this.request.image,
+      network: this.request.network,
+      owner: this.request.owner,
+      trial: this.request.trial ?? null,
+      policyHash: policyHash(this.request.policy),
+      createdAt: this.createdAt,
+      expiresAt: this.#expiresAt,
+      reason: this.#reason,
+      proof: this.proof,
+      resources: this.request.resources,
+      gpus: [],
+      timingsMs: this.timingsMs,
+    }
+  }
+
+  record(): LeaseRecord {
+    const { model, ...request } = this.request
+    return {
+      v: 1,
+      lease: this.id,
+      instance: this.#deps.instance,
+      state: this.#state,
+      reason: this.#reason,
+      request,
+      hadModel: model !== undefined,
+      container: this.parts.container,
+      createdAt: this.createdAt,
+      expiresAt: this.#expiresAt,
+      proof: this.proof,
+    }
+  }
+
+  async enter(state: LeaseState, reason: string | null = null): Promise<void> {
+    this.#state = move(this.#state, state)
+    if (reason !== null) this.#reason = reason
+    await this.#deps.journal.write(this.record())
+    this.parts.events.append({ type: 'state', state, reason })
+    this.#deps.log.info(
+      { leaseId: this.id, trialId: this.request.trial, reason: reason ?? undefined },
+      `lease.${state}`,
+    )
+    for (const wake of this.#waiting) wake()
+  }
+
+  /** An adopted lease starts where the last daemon left it. */
+  resumeAt(state: LeaseState, proof: LeaseRecord['proof']): void {
+    this.#state = state
+    this.proof.before.push(...proof.before)
+    this.proof.after.push(...proof.after)
+  }
+
+  async renew(): Promise<void> {
+    requireState(this.id, this.#state, ['ready', 'frozen'], 'renew')
+    this.#expiresAt = inSeconds(this.request.ttlSeconds)
+    await this.#deps.journal.write(this.record())
+  }
+
+  /** Resolves in the wanted state; rejects when the lease can no longer reach it. */
+  async waitUntilReady(signal: AbortSignal): Promise<void> {
+    while (this.#state !== 'ready') {
+      if (!['admitted', 'creating', 'sealing', 'proving'].includes(this.#state))
+        requireState(this.id, this.#state, ['ready'], 'wait for')
+      await new Promise<void>((resolve, reject) => {
+        this.#waiting.add(resolve)
+        signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+      })
+    }
+  }
+
+  /** Serves one exec over an upgraded connection; refusals go out as JSON before the upgrade. */
+  serveExec(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    requireState(this.id, this.#state, ['ready'], 'run a command in')
+    serveExec(request, socket, head, {
+      engine: this.#deps.engine,
+      containerId: this.#container('run a command in'),
+      cgroup: this.parts.cgroup,
+      defaults: { workdir: this.request.workdir, user: this.request.user },
+      recorder: this.#recorder,
+      signal: this.#ended.signal,
+    })
+  }
+
+  /** Runs the canaries again or for the first time, and returns what they saw. */
+  async prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
+    requireState(this.id, this.#state, ['proving', 'ready', 'frozen'], 'prove')
+    if (this.request.network === 'offline') return { canaries: [], ok: true }
+    const { audit, network, auditWatchers } = this.parts
+    if (network === null) throw new Error('a sealed lease without a network')
+    const list = canaries({
+      phase,
+      model: phase === 'before' && this.parts.model !== null,
+      exec: phase === 'before' && this.parts.execGateway !== null,
+    })
+    await network.count()
+    const seen: AuditEvent[] = []
+    const see = (event: AuditEvent): void => void seen.push(event)
+    auditWatchers.add(see)
+    audit.canary = true
+    try {
+      const output: Buffer[] = []
+      await runExec(
+        this.#deps.engine,
+        this.#container('prove'),
+        execStartSchema.parse({
+          argv: canaryArgv(list),
+          timeoutMs: 10_000,
+          outputLimitBytes: 64 * 1024,
+        }),
+        {
+          execId: `proof-${phase}`,
+          onOutput: (stream, _offset, bytes) => {
+            if (stream === 'stdout') output.push(bytes)
+          },
+          signal: this.#ended.signal,
+          cgroup: this.parts.cgroup,
+        },
+      )
+      await network.count()
+      const results = judge(list, Buffer.concat(output).toString(), seen)
+      this.proof[phase].splice(0, Infinity, ...results)
+      return { canaries: results, ok: results.every(({ ok }) => ok) }
+    } finally {
+      audit.canary = false
+      auditWatchers.delete(see)
+    }
+  }
+
+  /** Ends the agent phase: gateways shut, every process but PID 1 killed and proven gone. Idempotent. */
+  async freeze(): Promise<FreezeReport> {
+    if (this.#frozen !== null) return this.#frozen
+    requireState(this.id, this.#state, ['ready'], 'freeze')
+    this.parts.execGateway?.shut()
+    const [outcome] = await Promise.all([this.#killAll(), this.parts.model?.shut()])
+    if (!outcome.empty)
+      throw new LeaseError(
+        'freeze_failed',
+        'infra',
+        `processes of lease ${this.id} survived ${outcome.rounds} rounds of SIGKILL`,
+      )
+    await this.parts.network?.count()
+    const stats = await this.parts.cgroup?.stats()
+    this.#frozen = {
+      ...outcome,
+      oomKills: stats?.oomKills ?? 0,
+      pidsLimitHits: stats?.pidsLimitHits ?? 0,
+      memoryPeakBytes: stats?.memoryPeakBytes ?? null,
+      cpuMs: stats?.cpuMs ?? null,
+      diskUsedBytes: await diskUsage(this.parts.upperDir),
+      diskLimitHit: this.parts.disk?.hit ?? false,
+    }
+    await this.enter('frozen')
+    return this.#frozen
+  }
+
+  async #killAll(): Promise<{ killed: number; rounds: number; empty: boolean }> {
+    const { cgroup, pid } = this.parts
+    if (cgroup === null) return { killed: 0, rounds: 0, empty: true }
+    return cgroup.killAllBut(pid, { deadlineMs: 20_000, signal: this.#ended.signal })
+  }
+
+  /** A limit of the sandbox was passed: what runs is ended, and the lease stays for its evidence. */
+  async killWork(why: string): Promise<void> {
+    this.#deps.log.info({ leaseId: this.id, why }, 'lease.limit')
+    await this.#killAll()
+  }
+
+  async readArchive(
+    path: string,
+    options: { signal?: AbortSignal },
+  ): Promise<{ stat: PathStat; tar: Readable }> {
+    return this.#deps.engine.readArchive(this.#container('read'), path, options)
+  }
+
+  async writeArchive(
+    path: string,
+    tar: Readable,
+    options: { signal?: AbortSignal },
+  ): Promise<void> {
+    requireState(this.id, this.#state, ['ready'], 'write to')
+    await this.#deps.engine.writeArchive(this.#container('write to'), path, tar, options)
+  }
+
+  usage(): Usage {
+    return this.parts.model?.usage() ?? noUsage
+  }
+
+  /** Counts of attempts; brings the census up to date first. */
+  async egress(): Promise<EgressSummary> {
+    if (this.#state === 'ready' || this.#state === 'frozen') await this.parts.network?.count()
+    await this.parts.audit.flush()
+    return this.parts.audit.summary()
+  }
+
+  /** Makes what has been recorded so far readable in its files. */
+  async flushRecords(): Promise<void> {
+    await Promise.all([
+      this.parts.audit.flush(),
+      this.parts.events.flush(),
+    ])
+  }
+
+  /** Gives everything back. Idempotent; every error is collected in the log, none stops the rest. */
+  async close(reason: string): Promise<void> {
+    this.#closing ??= this.#close(reason)
+    await this.#closing
+  }
+
+  async #close(reason: string): Promise<void> {
+    await this.parts.network?.count().catch(() => {})
+    await this.enter('closing', this.#reason ?? reason)
+    this.#ended.abort(
+      new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is closing: ${reason}`),
+    )
+    const late = new Promise<never>((_resolve, reject) => {
+      setTimeout(
+        () => reject(new Error(`not given back within ${closeDeadlineMs} ms`)),
+        closeDeadlineMs,
+      ).unref()
+    })
+    try {
+      await Promise.race([this.owned.disposeAsync(), late])
+    } catch (error) {
+      this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.close-failed')
+    }
+    this.#state = move(this.#state, 'closed')
+    await this.#deps.journal.close(this.record())
+    this.#deps.log.info({ leaseId: this.id, trialId: this.request.trial, reason }, 'lease.closed')
+    for (const wake of this.#waiting) wake()
+  }
+
+  async #countSoon(): Promise<void> {
+    if (this.#state === 'ready') await this.parts.network?.count().catch(() => {})
+  }
+
+  #container(action: string): string {
+    if (this.parts.container === null)
+      requireState(this.id, this.#state, ['ready', 'frozen'], action)
+    return this.parts.container ?? ''
+  }
+}
+
+const inSeconds = (seconds: number): string => new Date(Date.now() + seconds * 1000).toISOString()
+
+const noUsage: Usage = {
+  inputTokens: 0,
+  cachedInputTokens: 0,
+  outputTokens: 0,
+  reasoningTokens: 0,
+  calls: 0,
+  refusedCalls: 0,
+  failedCalls: 0,
+  costUsd: 0,
+  fault: null,
+  budgetSpent: false,
+}

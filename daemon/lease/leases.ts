@@ -1,0 +1,151 @@
+/**
+ * All leases of this daemon: opening by id (a repeated request is the same lease), expiry, and reconciliation with
+ * the engine after a restart. Invariant: a container that carries our instance label and no live lease is removed;
+ * a container that doesn't carry it is never touched.
+ */
+import { randomBytes } from 'node:crypto'
+import { instanceLabel, leaseOfLabels } from '../engine/labels.ts'
+import { LeaseError } from '../errors.ts'
+import type { LeaseRequest } from '../protocol/lease.ts'
+import type { LeaseRecord } from './journal.ts'
+import type { LeaseDeps } from './lease-deps.ts'
+import type { Lease } from './lease.ts'
+import { adoptLease, openLease } from './open-lease.ts'
+
+const reapEveryMs = 5000
+const adoptable = new Set(['ready', 'frozen'])
+
+export class Leases implements AsyncDisposable {
+  readonly #deps: LeaseDeps
+  readonly #leases = new Map<string, Lease>()
+  readonly #opening = new Map<string, Promise<Lease>>()
+  readonly #reaper: NodeJS.Timeout
+  #closed = false
+
+  constructor(deps: Omit<LeaseDeps, 'findLease' | 'getLease'>) {
+    this.#deps = {
+      ...deps,
+      findLease: (id) => this.#leases.get(id),
+      getLease: (id) => this.get(id),
+    }
+    this.#reaper = setInterval(() => this.#reap(), reapEveryMs)
+    this.#reaper.unref()
+  }
+
+  async open(request: LeaseRequest, options: { signal: AbortSignal }): Promise<Lease> {
+    if (this.#closed)
+      throw new LeaseError('lease_refused', 'infra', 'the daemon is shutting down; try again later')
+    const id = request.id ?? newLeaseId()
+    const known = this.#opening.get(id)
+    if (known !== undefined) return known
+    const existing = this.#leases.get(id)
+    if (existing !== undefined) return existing
+    const opening = openLease(id, request, this.#deps, {
+      ...options,
+      onAdmitted: (lease) => this.#leases.set(id, lease),
+    })
+    this.#opening.set(id, opening)
+    try {
+      return await opening
+    } finally {
+      this.#opening.delete(id)
+      if (this.#leases.get(id)?.state === 'closed') this.#leases.delete(id)
+    }
+  }
+
+  get(id: string): Lease {
+    const lease = this.#leases.get(id)
+    if (lease === undefined)
+      throw new LeaseError(
+        'lease_unknown',
+        'caller',
+        `no open lease ${id}; \`closedbook lease list\` shows the open ones`,
+      )
+    return lease
+  }
+
+  find(id: string): Lease | undefined {
+    return this.#leases.get(id)
+  }
+
+  list(): Lease[] {
+    return [...this.#leases.values()]
+  }
+
+  async close(id: string, reason: string): Promise<Lease | null> {
+    const lease = this.#leases.get(id)
+    if (lease === undefined) return null
+    await this.#opening.get(id)?.catch(() => {})
+    await lease.close(reason)
+    this.#leases.delete(id)
+    return lease
+  }
+
+  /**
+   * After a restart: every lease of the journal is adopted where its container still runs and it was ready, else
+   * closed; every container of our instance without a lease is removed. What the sandbox tried meanwhile was
+   * refused, for its listeners died with the last daemon.
+   */
+  async reconcile(): Promise<{ adopted: string[]; closed: string[]; removed: string[] }> {
+    const { journal, engine, instance, log } = this.#deps
+    const report = { adopted: [] as string[], closed: [] as string[], removed: [] as string[] }
+    const records = await journal.openRecords()
+    await Promise.all(
+      records.map(async (record) => {
+        const why = this.#unfit(record)
+        if (why === null) {
+          try {
+            this.#leases.set(record.lease, await adoptLease(record, this.#deps))
+            report.adopted.push(record.lease)
+            return
+          } catch (error) {
+            log.warn({ leaseId: record.lease, err: error }, 'lease.adopt-failed')
+          }
+        }
+        report.closed.push(record.lease)
+        if (record.container !== null) await engine.removeContainer(record.container)
+        await journal.close({
+          ...record,
+          state: 'closed',
+          reason: why ?? 'could not be adopted after a restart of the daemon',
+        })
+      }),
+    )
+    for (const container of await engine.listContainers({ [instanceLabel]: instance })) {
+      const lease = leaseOfLabels(container.labels)
+      if (lease !== null && this.#leases.get(lease)?.parts.container === container.id) continue
+      await engine.removeContainer(container.id)
+      report.removed.push(container.id)
+    }
+    log.info(report, 'leases.reconciled')
+    return report
+  }
+
+  #unfit(record: LeaseRecord): string | null {
+    if (record.hadModel || record.request.execInto !== undefined)
+      return 'the daemon was restarted, and a gateway does not outlive it'
+    if (!adoptable.has(record.state)) return `the daemon was restarted while it was ${record.state}`
+    if (Date.parse(record.expiresAt) <= Date.now()) return 'expired'
+    return null
+  }
+
+  #reap(): void {
+    for (const lease of this.#leases.values())
+      if (Date.parse(lease.expiresAt) <= Date.now() && lease.state !== 'closing')
+        void this.close(lease.id, 'expired: nobody renewed it').catch((error: unknown) =>
+          this.#deps.log.error({ leaseId: lease.id, err: error }, 'lease.reap-failed'),
+        )
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true
+    clearInterval(this.#reaper)
+    await Promise.allSettled(this.#opening.values())
+    await Promise.all(
+      [...this.#leases.keys()].map((id) => this.close(id, 'the daemon was shut down')),
+    )
+  }
+}
+
+/** Opaque: tells nothing about task, trial or order. */
+const newLeaseId = (): string => randomBytes(8).toString('hex')

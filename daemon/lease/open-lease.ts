@@ -1,0 +1,341 @@
+/**
+ * Opens a lease through its phases: journal, container, sealed network, gateways, proof. Each acquisition goes onto
+ * one undo stack; a failure in any phase gives back everything and leaves the reason in the journal. `adoptLease`
+ * takes over a lease of a daemon that died: the same namespace, new listeners, the same records.
+ */
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import type { AuditEvent } from '../../policy/audit-event.ts'
+import { AuditLog } from '../egress/audit-log.ts'
+import { readAudit } from '../egress/read-audit.ts'
+import { serveEgress } from '../egress/egress.ts'
+import { Cgroup } from '../engine/cgroup.ts'
+import { ClosedbookError, LeaseError, RequestError } from '../errors.ts'
+import { ModelGateway } from '../gateway/model.ts'
+import type { CensusEntry } from '../network/census.ts'
+import { SealedNetwork } from '../network/seal.ts'
+import type { LeaseRequest } from '../protocol/lease.ts'
+import { recordedCallSchema, type RecordedCall } from '../protocol/recording.ts'
+import { leaseLabels } from '../engine/labels.ts'
+import { DiskWatch } from './disk-watch.ts'
+import { EventLog } from './event-log.ts'
+import { ExecGateway } from './exec-gateway.ts'
+import type { LeaseRecord } from './journal.ts'
+import type { LeaseDeps } from './lease-deps.ts'
+import { Lease, type LeaseParts } from './lease.ts'
+
+const appearPollMs = 20
+const appearLimitMs = 600_000
+
+export async function openLease(
+  id: string,
+  request: LeaseRequest,
+  deps: LeaseDeps,
+  options: { signal: AbortSignal; onAdmitted: (lease: Lease) => void },
+): Promise<Lease> {
+  const { signal, onAdmitted } = options
+  refuseUnenforceable(request, deps)
+  await deps.requireRoom()
+  await using undo = new AsyncDisposableStack()
+  undo.use(deps.admission.admit(id, request.resources))
+  undo.use(await deps.bundles.use(bundlesOf(request)))
+  const parts = await openRecords(id, request, deps, undo)
+  const lease = new Lease(id, request, parts, deps, undo.move())
+  onAdmitted(lease)
+  const watch = phases(lease)
+  try {
+    await deps.journal.write(lease.record())
+    await lease.enter('creating')
+    await createContainer(lease, deps, signal)
+    watch('create')
+    if (request.network === 'sealed') {
+      await lease.enter('sealing')
+      await seal(lease, deps, { signal })
+      watch('seal')
+      await lease.enter('proving')
+      const { ok, canaries } = await lease.prove('before')
+      watch('prove')
+      if (!ok)
+        throw new LeaseError(
+          'proof_failed',
+          'infra',
+          `the sandbox isn't sealed as it must be: ${canaries
+            .filter((canary) => !canary.ok)
+            .map(({ canary, seen, audited }) => `${canary} ${audited === false ? 'left no audit event' : `ended with ${seen}`}`)
+            .join('; ')}`,
+          { facts: { canaries } },
+        )
+    }
+    signal.throwIfAborted()
+    await lease.enter('ready')
+    return lease
+  } catch (error) {
+    await lease.close(error instanceof ClosedbookError ? error.message : 'opening failed')
+    throw error
+  }
+}
+
+export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<Lease> {
+  const request: LeaseRequest = record.request
+  const container = record.container
+  if (container === null) throw new Error('no container was made')
+  const state = await deps.engine.inspectContainer(container)
+  if (state.status !== 'running') throw new Error(`its container is ${state.status}`)
+  await using undo = new AsyncDisposableStack()
+  undo.use(deps.admission.admit(record.lease, request.resources))
+  undo.use(await deps.bundles.use(bundlesOf(request)))
+  const adopted: CensusEntry[] = []
+  for await (const event of readAudit(auditFile(record.lease, deps)))
+    if (event.kind === 'census' && event.address !== null)
+      adopted.push({
+        protocol: event.protocol as CensusEntry['protocol'],
+        address: event.address,
+        port: event.port,
+        packets: event.count,
+      })
+  const parts = await openRecords(record.lease, request, deps, undo)
+  const lease = new Lease(record.lease, request, parts, deps, undo.move(), record)
+  lease.resumeAt(record.state, record.proof)
+  try {
+    own(lease, deps, container)
+    await attach(lease, deps, state.pid, state.upperDir)
+    if (request.network === 'sealed') await seal(lease, deps, { adopted })
+    parts.audit.append({
+      kind: 'lifecycle',
+      protocol: 'none',
+      action: 'none',
+      reason: null,
+      detail: 'the daemon was restarted; while it was down every attempt was refused',
+    })
+    return lease
+  } catch (error) {
+    await lease.close('could not be adopted after a restart of the daemon')
+    throw error
+  }
+}
+
+const auditFile = (id: string, deps: LeaseDeps): string =>
+  path.join(deps.directories.audit, `${id}.jsonl`)
+
+const bundlesOf = ({ mounts, model }: LeaseRequest): string[] => [
+  ...mounts.map(({ bundle }) => bundle),
+  ...(model?.upstream.kind === 'replay' ? [model.upstream.bundle] : []),
+]
+
+/** What this host can't enforce never starts. */
+function refuseUnenforceable(request: LeaseRequest, deps: LeaseDeps): void {
+  if (request.gpus > 0)
+    throw new LeaseError(
+      'lease_refused',
+      'operator',
+      'this host lends no GPU: nvidia-smi found none; run the task on a host that has one',
+    )
+  if (request.network === 'offline' && (request.model !== undefined || request.execInto !== undefined))
+    throw new RequestError(
+      'bad_request',
+      'caller',
+      'an offline lease has no listeners, so it can have no model or exec gateway; use network "sealed"',
+    )
+}
+
+async function openRecords(
+  id: string,
+  request: LeaseRequest,
+  deps: LeaseDeps,
+  undo: AsyncDisposableStack,
+): Promise<LeaseParts> {
+  const events = undo.use(
+    await EventLog.open(id, path.join(deps.directories.events, `${id}.jsonl`)),
+  )
+  const auditWatchers = new Set<(event: AuditEvent) => void>()
+  const audit = undo.use(
+    await AuditLog.open(auditFile(id, deps), {
+      lease: id,
+      trial: request.trial ?? null,
+      onEvent: (event) => {
+        for (const watcher of auditWatchers) watcher(event)
+      },
+    }),
+  )
+  auditWatchers.add((event) => {
+    if (event.action !== 'deny' || event.canary === true || event.kind === 'close') return
+    const target = event.host ?? event.address ?? 'unknown'
+    events.append({
+      type: 'egress.denied',
+      seq: event.seq,
+      protocol: event.protocol,
+      target: event.port === null ? target : `${target}:${event.port}`,
+      reason: event.reason ?? 'internal_error',
+    })
+  })
+  return {
+    container: null,
+    pid: 0,
+    upperDir: null,
+    cgroup: null,
+    network: null,
+    audit,
+    auditWatchers,
+    events,
+    model: null,
+    execGateway: null,
+    disk: null,
+  }
+}
+
+async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSignal): Promise<void> {
+  const { request } = lease
+  const { id } = await deps.engine.createContainer(
+    {
+      image: request.image,
+      name: `cb-${lease.id}`,
+      hostname: request.hostname,
+      ...(request.user === undefined ? {} : { user: request.user }),
+      ...(request.workdir === undefined ? {} : { workdir: request.workdir }),
+      env: request.env,
+      capabilities: request.capabilities,
+      resources: request.resources,
+      labels: leaseLabels({
+        instance: deps.instance,
+        lease: lease.id,
+        trial: request.trial ?? null,
+        owner: request.owner,
+        expiresAt: lease.expiresAt,
+      }),
+      readOnlyMounts: request.mounts.map(({ bundle, target }) => ({
+        source: deps.bundles.pathOf(bundle),
+        target,
+      })),
+      mountRoots: [deps.bundles.directory],
+      ...deps.tools,
+    },
+    { signal },
+  )
+  own(lease, deps, id)
+  await deps.engine.startContainer(id, { signal })
+  const state = await deps.engine.inspectContainer(id, { signal })
+  await attach(lease, deps, state.pid, state.upperDir)
+}
+
+/** From here on the container is removed with the lease, whatever happens. */
+function own(lease: Lease, deps: LeaseDeps, container: string): void {
+  lease.parts.container = container
+  lease.owned.defer(() => deps.engine.removeContainer(container))
+}
+
+async function attach(
+  lease: Lease,
+  deps: LeaseDeps,
+  pid: number,
+  upperDir: string | null,
+): Promise<void> {
+  const { parts, request } = lease
+  parts.pid = pid
+  parts.upperDir = upperDir
+  parts.cgroup = await Cgroup.ofPid(pid)
+  const limitBytes = request.resources.diskBytes ?? deps.defaultDiskBytes
+  parts.disk = lease.owned.use(
+    new DiskWatch(upperDir, {
+      limitBytes,
+      active: () => lease.activeExecs > 0,
+      onLimit: (used) =>
+        void lease.killWork(`it wrote ${used} bytes; its limit is ${limitBytes}`).catch(() => {}),
+    }),
+  )
+}
+
+async function seal(
+  lease: Lease,
+  deps: LeaseDeps,
+  options: { signal?: AbortSignal; adopted?: readonly CensusEntry[] },
+): Promise<void> {
+  const { parts, request, owned } = lease
+  const { execInto } = request
+  const network = owned.use(
+    await SealedNetwork.open({
+      pid: parts.pid,
+      model: request.model !== undefined,
+      exec: execInto !== undefined,
+      onCensus: (record) => void parts.audit.append(record),
+      ...options,
+    }),
+  )
+  parts.network = network
+  const { model, exec, ...listeners } = network.listeners
+  owned.use(serveEgress(listeners, { policy: request.policy, audit: parts.audit, ...deps.egress }))
+  if (request.model !== undefined && model !== null) {
+    parts.model = owned.use(
+      await ModelGateway.open(request.model, {
+        server: model,
+        audit: parts.audit,
+        replay: await readRecording(request.model, deps),
+        exchangesFile: path.join(deps.directories.exchanges, `${lease.id}.jsonl`),
+        onCall: (event) => parts.events.append(event),
+        signal: lease.ended,
+      }),
+    )
+  }
+  if (execInto !== undefined && exec !== null)
+    parts.execGateway = owned.use(
+      new ExecGateway(
+        exec,
+        {
+          ready: async (signal) => (await appears(execInto, deps, signal)).waitUntilReady(signal),
+          exec: (incoming, socket, head) =>
+            deps.getLease(execInto).serveExec(incoming, socket, head),
+        },
+        execInto,
+      ),
+    )
+}
+
+/** A harness may be opened before its task: the two are sealed side by side. */
+async function appears(id: string, deps: LeaseDeps, signal: AbortSignal): Promise<Lease> {
+  for (let waited = 0; ; waited += appearPollMs) {
+    const lease = deps.findLease(id)
+    if (lease !== undefined) return lease
+    signal.throwIfAborted()
+    if (waited >= appearLimitMs) return deps.getLease(id)
+    await new Promise((resolve) => setTimeout(resolve, appearPollMs))
+  }
+}
+
+async function readRecording(
+  spec: NonNullable<LeaseRequest['model']>,
+  deps: LeaseDeps,
+): Promise<RecordedCall[] | null> {
+  const { upstream } = spec
+  if (upstream.kind !== 'replay') return null
+  const root = deps.bundles.pathOf(upstream.bundle)
+  const file = path.resolve(root, `./${upstream.path}`)
+  const wrong = (why: string): RequestError =>
+    new RequestError(
+      'bad_request',
+      'caller',
+      `recording ${upstream.path} of bundle ${upstream.bundle.slice(0, 12)} ${why}`,
+    )
+  if (!file.startsWith(`${root}${path.sep}`)) throw wrong('lies outside the bundle')
+  const text = await readFile(file, 'utf8').catch(() => {
+    throw wrong('does not exist')
+  })
+  return text
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line, index) => {
+      try {
+        return recordedCallSchema.parse(JSON.parse(line))
+      } catch (error) {
+        throw wrong(`has a bad line ${index + 1}: ${(error as Error).message}`)
+      }
+    })
+}
+
+/** Notes how long each phase took, in ms since the previous one. */
+function phases(lease: Lease): (phase: string) => void {
+  let last = performance.now()
+  return (phase) => {
+    const now = performance.now()
+    lease.timingsMs[phase] = Math.round((now - last) * 10) / 10
+    last = now
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * The lease API: HTTP/1.1 on a unix socket (or TCP with TLS and tokens), JSON unless said otherwise.
+ *
+ *   GET    /v1/health                      {status, version, pid, engine}; 200 as soon as the daemon serves
+ *   GET    /v1/host                        HostFacts
+ *   GET    /v1/images?reference=R          ImageInfo {id, …}; 404 image_missing
+ *   POST   /v1/leases                      LeaseRequest → 201 LeaseView once `ready`; closes it if the client goes away first
+ *   GET    /v1/leases                      {leases: LeaseView[]} 
+ *   GET    /v1/leases/:id                  LeaseView
+ *   GET    /v1/leases/:id?waitFor=ready    waits until that state or `closing`, `timeoutMs` at most
+ *   POST   /v1/leases/:id/renew            LeaseView: pushes expiresAt by its ttl
+ *   POST   /v1/leases/:id/freeze           FreezeReport; shuts the model gateway first; idempotent
+ *   POST   /v1/leases/:id/prove            {canaries: CanaryResult[], ok}: runs the canaries again (proof.after)
+ *   DELETE /v1/leases/:id                  LeaseView `closed`; idempotent
+ *   POST   /v1/leases/:id/exec             upgrade to closedbook.exec.v1 (exec-frames.ts)
+ *   GET    /v1/leases/:id/archive?path=P   application/x-tar; header X-Closedbook-Path-Kind: file|directory|symlink|other
+ *   PUT    /v1/leases/:id/archive?path=P   a tar to extract at P
+ *   GET    /v1/leases/:id/usage            Usage (zeros where the lease has no model gateway)
+ *   GET    /v1/leases/:id/exchanges        application/x-ndjson of RecordedCall
+ *   GET    /v1/leases/:id/egress           EgressSummary (canaries of our proof not counted)
+ *   GET    /v1/leases/:id/events?from=N&follow=true   application/x-ndjson of LeaseEvent; ends when the lease closed
+ *   GET    /v1/audit?of=LEASE|TRIAL        application/x-ndjson of AuditEvent, also of closed leases; 404 for unknown ids
+ *   PUT    /v1/bundles/:sha256             a tar whose sha256 is the name → {bundle}; idempotent, verified
+ *   DELETE /v1/bundles/:sha256             forgets it when no lease mounts it
+ *   POST   /v1/shutdown                    closes every lease, answers, ends the daemon
+ *
+ * Errors: status 4xx/5xx, body {code, message, blame}.
+ */
+export const apiVersion = 'v1'
+
+/** HTTP status of an error by its code; 500 for what is not listed. */
+export const statusByCode: Readonly<Record<string, number>> = {
+  bad_request: 400,
+  not_found: 404,
+  too_large: 413,
+  unsupported: 422,
+  lease_unknown: 404,
+  lease_wrong_state: 409,
+  lease_refused: 422,
+  lease_no_capacity: 503,
+  lease_expired: 410,
+  seal_failed: 500,
+  proof_failed: 500,
+  freeze_failed: 500,
+  engine_unreachable: 503,
+  engine_refused: 502,
+  engine_timeout: 504,
+  image_missing: 404,
+  image_not_pinned: 422,
+  image_build_failed: 500,
+  container_gone: 410,
+  exec_not_started: 422,
+  path_missing: 404,
+  disk_full: 507,
+  spec_refused: 422,
+  gpu_unavailable: 503,
+}

@@ -1,0 +1,138 @@
+/** Routes of single leases: opening, waiting, freezing, proving, files, usage, events. See protocol/api.ts. */
+import { createReadStream } from 'node:fs'
+import path from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { RequestError } from '../errors.ts'
+import type { Lease } from '../lease/lease.ts'
+import type { Leases } from '../lease/leases.ts'
+import { readEvents } from '../lease/event-log.ts'
+import { leaseRequestSchema } from '../protocol/lease.ts'
+import { readJson, sendJson, type Call, type Router } from './router.ts'
+
+export interface LeaseRouteDeps {
+  readonly leases: Leases
+  readonly directories: { readonly exchanges: string; readonly events: string }
+}
+
+const idOf = ({ params }: Call): string => params['id'] ?? ''
+
+function pathOf({ url }: Call): string {
+  const value = url.searchParams.get('path') ?? ''
+  if (!value.startsWith('/') || value.includes('\0'))
+    throw new RequestError('bad_request', 'caller', 'path must be an absolute path in the sandbox')
+  return value
+}
+
+export function addLeaseRoutes(router: Router, { leases, directories }: LeaseRouteDeps): void {
+  const leaseOf = (call: Call): Lease => leases.get(idOf(call))
+
+  router.on('POST', '/v1/leases', async (call) => {
+    const request = await readJson(call, leaseRequestSchema)
+    const lease = await leases.open(request, { signal: call.signal })
+    sendJson(call.response, 201, lease.view())
+  })
+
+  router.on('GET', '/v1/leases', (call) =>
+    sendJson(call.response, 200, { leases: leases.list().map((lease) => lease.view()) }),
+  )
+
+  router.on('GET', '/v1/leases/:id', async (call) => {
+    const lease = leaseOf(call)
+    if (call.url.searchParams.get('waitFor') === 'ready') {
+      const timeoutMs = Number(call.url.searchParams.get('timeoutMs') ?? 60_000)
+      await lease.waitUntilReady(AbortSignal.any([call.signal, AbortSignal.timeout(timeoutMs)]))
+    }
+    sendJson(call.response, 200, lease.view())
+  })
+
+  router.on('POST', '/v1/leases/:id/renew', async (call) => {
+    const lease = leaseOf(call)
+    await lease.renew()
+    sendJson(call.response, 200, lease.view())
+  })
+
+  router.on('POST', '/v1/leases/:id/freeze', async (call) =>
+    sendJson(call.response, 200, await leaseOf(call).freeze()),
+  )
+
+  router.on('POST', '/v1/leases/:id/prove', async (call) =>
+    sendJson(call.response, 200, await leaseOf(call).prove('after')),
+  )
+
+  router.on('DELETE', '/v1/leases/:id', async (call) => {
+    const reason = call.url.searchParams.get('reason') ?? 'closed by request'
+    const lease = await leases.close(idOf(call), reason)
+    sendJson(call.response, 200, lease?.view() ?? { lease: idOf(call), state: 'closed' })
+  })
+
+  router.on('GET', '/v1/leases/:id/archive', async (call) => {
+    const { signal, response } = call
+    const { stat, tar } = await leaseOf(call).readArchive(pathOf(call), { signal })
+    response.writeHead(200, {
+      'content-type': 'application/x-tar',
+      'x-closedbook-path-kind': stat.kind,
+    })
+    await pipeline(tar, response, { signal })
+  })
+
+  router.on('PUT', '/v1/leases/:id/archive', async (call) => {
+    const { signal, request, response } = call
+    await leaseOf(call).writeArchive(pathOf(call), request, { signal })
+    sendJson(response, 200, {})
+  })
+
+  router.on('GET', '/v1/leases/:id/usage', (call) =>
+    sendJson(call.response, 200, leaseOf(call).usage()),
+  )
+
+  router.on('GET', '/v1/leases/:id/egress', async (call) =>
+    sendJson(call.response, 200, await leaseOf(call).egress()),
+  )
+
+  router.on('GET', '/v1/leases/:id/exchanges', async (call) => {
+    const id = idOf(call)
+    await leases.find(id)?.flushRecords()
+    call.response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+    const file = createReadStream(path.join(directories.exchanges, `${safe(id)}.jsonl`))
+    await pipeline(file, call.response, { signal: call.signal }).catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+      call.response.end()
+    })
+  })
+
+  router.on('GET', '/v1/leases/:id/events', async (call) => {
+    const id = idOf(call)
+    const { response, signal, url } = call
+    const from = Number(url.searchParams.get('from') ?? 1)
+    const follow = url.searchParams.get('follow') === 'true'
+    const lease = leases.find(id)
+    response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+    response.flushHeaders()
+    const events =
+      lease === undefined
+        ? (await readEvents(path.join(directories.events, `${safe(id)}.jsonl`))).filter(
+            ({ seq }) => seq >= from,
+          )
+        : lease.parts.events.read(from, { follow, signal })
+    for await (const event of events) {
+      if (signal.aborted) break
+      if (!response.write(`${JSON.stringify(event)}\n`))
+        await new Promise<void>((resolve) => {
+          response.once('drain', resolve)
+          response.once('close', resolve)
+        })
+    }
+    response.end()
+  })
+
+  router.onUpgrade('/v1/leases/:id/exec', (request, socket, head, params) =>
+    leases.get(params['id'] ?? '').serveExec(request, socket, head),
+  )
+}
+
+/** Ids come from URLs and become file names. */
+export function safe(id: string): string {
+  if (!/^[a-z0-9]{12,32}$/.test(id))
+    throw new RequestError('bad_request', 'caller', `${JSON.stringify(id)} is not a lease id`)
+  return id
+}

@@ -1,0 +1,75 @@
+/**
+ * What the `closedbook` command's exit status means. `exec` is the exception: it passes on the status of the command
+ * that ran in the sandbox (128 + n for a signal), and these only when no command could be run.
+ */
+import { ClosedbookError } from '../daemon/protocol/errors.ts'
+
+export const exitCode = {
+  ok: 0,
+  /** Something failed, or a planned trial ended without a score. */
+  failure: 1,
+  usage: 2,
+  /** A task, plan, ledger or result is not as it must be. */
+  data: 65,
+  /** No daemon or no engine answers. */
+  unavailable: 69,
+  /** A bug of ours. */
+  software: 70,
+  /** A file can't be written: disk full, no permission. */
+  cannotWrite: 73,
+  /** Try again later: the job is locked, the host has no room, a port is busy. */
+  temporary: 75,
+  /** Must be run as root, or access was refused. */
+  permission: 77,
+  config: 78,
+  interrupted: 130,
+} as const
+
+export type ExitCode = (typeof exitCode)[keyof typeof exitCode]
+
+/** For `--help` and the manual. */
+export const exitCodeMeanings: readonly (readonly [ExitCode, string])[] = [
+  [exitCode.ok, 'done; for run: every planned trial is scored, whatever the verdicts'],
+  [exitCode.failure, 'failed; for run: at least one planned trial is not scored'],
+  [exitCode.usage, 'unknown command, option or argument'],
+  [exitCode.data, 'a task, plan, ledger or result is invalid'],
+  [exitCode.unavailable, 'no daemon or no engine answers'],
+  [exitCode.software, 'a bug in Closedbook'],
+  [exitCode.cannotWrite, 'a file could not be written (disk full, permissions)'],
+  [exitCode.temporary, 'busy: job locked, no capacity, port in use; try again'],
+  [exitCode.permission, 'root, or access to the daemon, is needed'],
+  [exitCode.config, 'a configuration has an unknown key or a bad value'],
+  [exitCode.interrupted, 'interrupted by a signal'],
+]
+
+const byCode: Readonly<Record<string, ExitCode>> = {
+  usage: exitCode.usage,
+  bad_request: exitCode.usage,
+  config_invalid: exitCode.config,
+  task_invalid: exitCode.data,
+  task_unsupported: exitCode.data,
+  job_unknown: exitCode.data,
+  trial_unknown: exitCode.data,
+  plan_changed: exitCode.data,
+  plan_invalid: exitCode.data,
+  ledger_corrupt: exitCode.data,
+  result_invalid: exitCode.data,
+  image_not_pinned: exitCode.data,
+  job_locked: exitCode.temporary,
+  lease_no_capacity: exitCode.temporary,
+  gpu_unavailable: exitCode.temporary,
+  port_busy: exitCode.temporary,
+  daemon_running: exitCode.temporary,
+  daemon_unreachable: exitCode.unavailable,
+  engine_unreachable: exitCode.unavailable,
+  engine_missing: exitCode.unavailable,
+  write_failed: exitCode.cannotWrite,
+  disk_full: exitCode.cannotWrite,
+  not_root: exitCode.permission,
+  cancelled: exitCode.interrupted,
+}
+
+export function exitCodeOf(error: unknown): ExitCode {
+  if (!(error instanceof ClosedbookError)) return exitCode.software
+  return byCode[error.code] ?? exitCode.failure
+}

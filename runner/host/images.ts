@@ -1,0 +1,57 @@
+/** Our images and those of tasks, built on the engine that the daemon uses. */
+import { DockerEngine } from '../../daemon/engine/docker.ts'
+import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import {
+  buildImages,
+  type BuiltImage,
+  type ImageName,
+  type ImageProgress,
+} from '../../images/build.ts'
+import { buildTaskImage } from '../../images/task-image.ts'
+import type { Task } from '../task/task.ts'
+
+export interface ImageHost {
+  readonly client: DaemonClient
+  readonly stateDir: string
+  readonly say: (what: string) => void
+  readonly signal?: AbortSignal
+}
+
+/** One line when a build starts and one when it ends; the lines of a build only when it fails. */
+function progress(say: ImageHost['say']): (event: ImageProgress) => void {
+  const started = new Map<string, number>()
+  return ({ image, phase }) => {
+    if (phase === 'started') {
+      started.set(image, performance.now())
+      say(`building image ${image}`)
+    } else if (phase === 'done') {
+      const since = started.get(image)
+      if (since !== undefined)
+        say(`built image ${image} in ${Math.round((performance.now() - since) / 1000)} s`)
+    }
+  }
+}
+
+export async function buildOurImages<const Name extends ImageName>(
+  names: readonly Name[],
+  host: ImageHost,
+): Promise<Record<Name, BuiltImage>> {
+  const { engineSocket } = await host.client.health(host)
+  await using engine = await DockerEngine.connect({ socketPath: engineSocket })
+  return buildImages(names, { ...host, engine, onProgress: progress(host.say) })
+}
+
+/** The id that a task's containers are started by: resolved from its digest, or built once from its Dockerfile. */
+export async function taskImageId(task: Task, host: ImageHost): Promise<string> {
+  const { image } = task
+  if (image.kind === 'reference')
+    return (await host.client.inspectImage(image.reference, host)).id
+  const { engineSocket } = await host.client.health(host)
+  await using engine = await DockerEngine.connect({ socketPath: engineSocket })
+  const built = await buildTaskImage(image.context, {
+    ...host,
+    engine,
+    onProgress: progress(host.say),
+  })
+  return built.id
+}

@@ -1,0 +1,66 @@
+/**
+ * Finds the job and directory of a trial on disk, for commands that are given its id, the beginning of it, or the id of
+ * one of its leases.
+ */
+import { readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { RunnerError } from '../errors.ts'
+import { executionDir, ledgerFile, listJobs, planFile, trialDir } from './layout.ts'
+import { readLedger } from './ledger.ts'
+import { readPlan, type Plan, type PlannedTrial } from './plan.ts'
+
+export interface FoundTrial {
+  readonly jobDir: string
+  readonly trialDir: string
+  readonly plan: Plan
+  readonly planned: PlannedTrial
+}
+
+/** null when no job of `jobsDir` knows it. A job whose plan can't be read is passed over. */
+export async function findTrial(jobsDir: string, id: string): Promise<FoundTrial | null> {
+  const jobs: { jobDir: string; plan: Plan }[] = []
+  for (const name of (await listJobs(jobsDir)).reverse()) {
+    const jobDir = path.join(jobsDir, name)
+    const plan = await readPlan(planFile(jobDir)).catch(() => null)
+    if (plan !== null) jobs.push({ jobDir, plan })
+  }
+  for (const { jobDir, plan } of jobs) {
+    const planned = onlyOne(
+      plan.trials.filter((one) => one.trial.startsWith(id)),
+      id,
+    )
+    if (planned !== undefined)
+      return { jobDir, plan, planned, trialDir: trialDir(jobDir, planned.trial) }
+  }
+  for (const { jobDir, plan } of jobs) {
+    const records = await readLedger(ledgerFile(jobDir)).then(
+      (ledger) => ledger.records,
+      () => [],
+    )
+    const started = records.find((one) => one.type === 'started' && one.leases.includes(id))
+    const planned = plan.trials.find((one) => one.trial === started?.trial)
+    if (planned !== undefined)
+      return { jobDir, plan, planned, trialDir: trialDir(jobDir, planned.trial) }
+  }
+  return null
+}
+
+const onlyOne = (found: readonly PlannedTrial[], id: string): PlannedTrial | undefined =>
+  found.length > 1 ? found.find((one) => one.trial === id) : found[0]
+
+export async function requireTrial(jobsDir: string, id: string): Promise<FoundTrial> {
+  const found = await findTrial(jobsDir, id)
+  if (found !== null) return found
+  throw new RunnerError(
+    'trial_unknown',
+    'operator',
+    `no trial "${id}" in ${jobsDir}, or it is the beginning of several; \`closedbook ps latest\` shows them`,
+  )
+}
+
+/** The directory of its newest execution; null before the first has begun. */
+export async function newestExecution(found: FoundTrial): Promise<string | null> {
+  const names = await readdir(path.join(found.trialDir, 'executions')).catch(() => [])
+  const last = names.toSorted((a, b) => a.localeCompare(b)).at(-1)
+  return last === undefined ? null : executionDir(found.jobDir, found.planned.trial, last)
+}

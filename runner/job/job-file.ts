@@ -1,0 +1,84 @@
+/** The job file: tasks x configurations x runs. Paths and globs in it are relative to the file. */
+import { glob, stat } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
+import { z } from 'zod'
+import { configFailure, readDocument } from '../document.ts'
+import { zodMessage } from '../zod-message.ts'
+import { loadConfiguration, resolveConfiguration, type Configuration } from './configuration.ts'
+
+export const jobFileSchema = z.strictObject({
+  name: z.string().min(1).max(100).optional(),
+  tasks: z.array(z.string().min(1)).min(1).describe('task directories, or globs of them'),
+  configurations: z
+    .array(z.union([z.string().min(1), z.record(z.string(), z.unknown())]))
+    .min(1)
+    .describe('files, or configurations written out'),
+  runs: z.int().min(1).max(1000).default(3),
+  concurrency: z.int().min(1).max(1000).default(1).describe('trials at a time'),
+  out: z.string().min(1).optional().describe('directory of the job; default: in jobsDir'),
+})
+
+export interface JobSpec {
+  readonly name: string
+  readonly taskDirs: readonly string[]
+  readonly configurations: readonly Configuration[]
+  readonly runs: number
+  readonly concurrency: number
+  readonly out: string | null
+}
+
+export async function loadJobFile(path: string): Promise<JobSpec> {
+  const parsed = jobFileSchema.safeParse(await readDocument(path, 'job file'))
+  if (!parsed.success) throw configFailure(path, zodMessage(parsed.error), parsed.error)
+  const { data } = parsed
+  const baseDir = dirname(resolve(path))
+  const configurations: Configuration[] = []
+  for (const [index, item] of data.configurations.entries())
+    configurations.push(
+      typeof item === 'string'
+        ? await loadConfiguration(resolve(baseDir, item))
+        : await resolveConfiguration(item, {
+            path: `${path}: configurations[${index}]`,
+            defaultName: `configuration-${index + 1}`,
+            baseDir,
+          }),
+    )
+  return {
+    name: data.name ?? basename(path).replace(/\.(ya?ml|json)$/, ''),
+    taskDirs: await findTasks(path, data.tasks, baseDir),
+    configurations,
+    runs: data.runs,
+    concurrency: data.concurrency,
+    out: data.out === undefined ? null : resolve(baseDir, data.out),
+  }
+}
+
+/** Directories that hold a task.toml, sorted, each once. A pattern that finds none is an error, not a smaller job. */
+export async function findTasks(
+  where: string,
+  patterns: readonly string[],
+  baseDir: string,
+): Promise<readonly string[]> {
+  const found = new Set<string>()
+  for (const pattern of patterns) {
+    const matches: string[] = []
+    if (!/[*?[{]/.test(pattern)) matches.push(pattern)
+    else for await (const match of glob(pattern, { cwd: baseDir })) matches.push(match)
+    const dirs: string[] = []
+    for (const match of matches) {
+      const dir = resolve(baseDir, match)
+      const isTask = await stat(join(dir, 'task.toml')).then(
+        (facts) => facts.isFile(),
+        () => false,
+      )
+      if (isTask) dirs.push(dir)
+    }
+    if (dirs.length === 0)
+      throw configFailure(
+        where,
+        `tasks: "${pattern}" names no directory with a task.toml (looked in ${baseDir}); correct the path or remove it`,
+      )
+    for (const dir of dirs) found.add(dir)
+  }
+  return [...found].sort()
+}

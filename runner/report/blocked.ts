@@ -1,0 +1,45 @@
+/** What agents tried to reach and were refused, folded from audit events: one row for each target and reason. */
+import type { AuditEvent } from '../../policy/audit-event.ts'
+
+export interface BlockedRow {
+  /** Name asked for, else null. */
+  readonly host: string | null
+  readonly address: string | null
+  readonly port: number | null
+  readonly protocol: AuditEvent['protocol']
+  readonly reason: string
+  readonly count: number
+  /** Trials, or leases outside a job, that tried it. */
+  readonly trials: readonly string[]
+}
+
+/** Our own canaries are left out; most frequent first. */
+export function foldBlocked(events: Iterable<AuditEvent>): BlockedRow[] {
+  const rows = new Map<string, BlockedRow>()
+  for (const event of events) {
+    if (event.action !== 'deny' || event.canary === true) continue
+    if (event.kind !== 'decision' && event.kind !== 'census') continue
+    const { host, port, protocol } = event
+    // An address says more only where no name was asked for: a name goes to whatever the sandbox resolves it to.
+    const address = host === null ? event.address : null
+    const reason = event.reason ?? 'denied'
+    const key = JSON.stringify([host, address, port, protocol, reason])
+    const row = rows.get(key)
+    const trial = event.trial ?? event.lease
+    rows.set(key, {
+      host,
+      address,
+      port,
+      protocol,
+      reason,
+      count: (row?.count ?? 0) + event.count,
+      trials: row === undefined ? [trial] : [...new Set([...row.trials, trial])],
+    })
+  }
+  return [...rows.values()].sort(
+    (a, b) => b.count - a.count || targetOf(a).localeCompare(targetOf(b)),
+  )
+}
+
+export const targetOf = (row: Pick<BlockedRow, 'host' | 'address'>): string =>
+  row.host ?? row.address ?? '-'

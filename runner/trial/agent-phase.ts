@@ -1,0 +1,287 @@
+/**
+ * The agent phase: opens the task's sandbox (and the harness's beside it), lets the harness work, and ends with the
+ * frozen sandbox and all that was seen of it. The harness is started while the task's sandbox is still being sealed;
+ * its first command waits until that is proven.
+ */
+import type { Exit } from '../../daemon/protocol/exec-frames.ts'
+import type {
+  CanaryResult,
+  EgressSummary,
+  FreezeReport,
+  LeaseRequestInput,
+  LeaseView,
+  Usage,
+} from '../../daemon/protocol/lease.ts'
+import { RemoteError } from '../../daemon/protocol/errors.ts'
+import { RunnerError } from '../errors.ts'
+import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
+import { hardLimitSeconds } from '../harness/mini-swe-agent.ts'
+import { readTrajectory } from '../harness/trajectory.ts'
+import type { Reported } from '../result.ts'
+import type { ExecutionContext } from './context.ts'
+import { evidenceNames } from './evidence.ts'
+import { HeldLease } from './held-lease.ts'
+import { miniRun } from './mini-run.ts'
+import { scriptRun } from './script-run.ts'
+import { StepRecorder } from './step-recorder.ts'
+
+/** What a harness does in its sandboxes; one for each kind. */
+export interface HarnessRun {
+  /** Requests to be merged into those of the task's lease. */
+  readonly task: Partial<LeaseRequestInput>
+  /** The lease of a harness beside the task; null for one that works inside it. */
+  readonly harness: LeaseRequestInput | null
+  /** Runs to its end; null where there is nothing to run. */
+  readonly work: ((sandboxes: Sandboxes, signal: AbortSignal) => Promise<HarnessEnd>) | null
+}
+
+export interface Sandboxes {
+  readonly task: Promise<HeldLease>
+  readonly harness: HeldLease | null
+}
+
+export interface HarnessEnd {
+  readonly exit: Exit
+  readonly timedOut: boolean
+  /** The harness's own account, as bytes; null where it left none or has none. */
+  readonly trajectory: Uint8Array | null
+}
+
+export interface AgentPhase {
+  /** Frozen, and still open: the patch is collected from it. */
+  readonly task: HeldLease
+  readonly end: End
+  readonly freeze: FreezeReport | null
+  readonly usage: Usage
+  readonly egress: EgressSummary
+  readonly proof: { readonly before: CanaryResult[]; readonly after: CanaryResult[] }
+  readonly steps: number
+  readonly reported: Reported | null
+  readonly gpus: LeaseView['gpus']
+}
+
+export async function runAgentPhase(
+  context: ExecutionContext,
+  owned: AsyncDisposableStack,
+): Promise<AgentPhase> {
+  const { client, clock, watch, evidence } = context
+  const run = await harnessRun(context)
+  const failed = new AbortController()
+  const signal = AbortSignal.any([context.signal, failed.signal])
+  watch.phase('lease')
+  const started = performance.now()
+  const open = (request: LeaseRequestInput & { id: string }): Promise<HeldLease> =>
+    HeldLease.open(client, request, {
+      signal,
+      onWait: () => watch.note('waiting for room on this host'),
+    }).then((lease) => owned.use(lease))
+  const opening = open({
+    ...taskRequest(context),
+    ...run.task,
+    id: context.leases.task,
+  })
+  opening.catch((error: unknown) => failed.abort(error))
+  const harness =
+    run.harness === null ? null : await open({ ...run.harness, id: context.leases.harness })
+  await using recorder = await StepRecorder.open(context, harness)
+  const working = run.work?.({ task: opening, harness }, signal)
+  working?.catch(() => {})
+  const task = await opening
+  clock.ms.lease += Math.round(performance.now() - started)
+  watch.phase('agent')
+  const outcome = await clock.time('agent', async () => working)
+  watch.phase('freeze')
+  const frozen = await clock.time('freeze', () => freeze(context, task, harness))
+  const steps = await recorder.finish()
+  await saveRecords(context, task, harness)
+  await evidence.writeJson(evidenceNames.freeze, frozen.report)
+  const { end, reported } = classify(context, outcome ?? null, frozen)
+  return {
+    task,
+    end,
+    freeze: frozen.report,
+    usage: frozen.usage,
+    egress: frozen.egress,
+    proof: { before: task.view.proof.before, after: frozen.after },
+    steps: context.configuration.model === null ? steps : frozen.usage.calls,
+    reported,
+    gpus: task.view.gpus,
+  }
+}
+
+async function harnessRun(context: ExecutionContext): Promise<HarnessRun> {
+  const { harness } = context.configuration
+  switch (harness.kind) {
+    case 'mini-swe-agent':
+      return miniRun(context)
+    case 'oracle':
+    case 'script':
+      return scriptRun(context, harness)
+    case 'noop':
+      return { task: {}, harness: null, work: null }
+  }
+}
+
+function taskRequest({ task, configuration, images, trial, job }: ExecutionContext): LeaseRequestInput {
+  const { resources } = task.environment
+  const chosen = Object.entries({ ...resources, ...configuration.resources }).filter(
+    ([, value]) => value !== undefined,
+  )
+  return {
+    image: images.task,
+    network: 'sealed',
+    policy: configuration.policy,
+    env: { ...proxyEnvironment(configuration.policy.connect.allow.length > 0), ...task.environment.env },
+    capabilities: [...task.environment.capabilities],
+    resources: Object.fromEntries(chosen),
+    gpus: task.hardware === 'h100' ? 1 : 0,
+    owner: job,
+    trial,
+    ...(task.agent.user === null ? {} : { user: task.agent.user }),
+    ...(task.workdir === null ? {} : { workdir: task.workdir }),
+  }
+}
+
+/** Only where something is allowed: else a direct attempt, refused at once, tells the program more. */
+function proxyEnvironment(needed: boolean): Record<string, string> {
+  if (!needed) return {}
+  const proxy = 'http://127.0.0.1:3128'
+  const names = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, NO_PROXY: '127.0.0.1,localhost,sandbox' }
+  const lower = Object.entries(names).map(([name, value]) => [name.toLowerCase(), value])
+  return { ...names, ...(Object.fromEntries(lower) as Record<string, string>) }
+}
+
+interface Frozen {
+  readonly report: FreezeReport | null
+  readonly usage: Usage
+  readonly egress: EgressSummary
+  readonly after: CanaryResult[]
+  /** The task's container died under the agent. */
+  readonly gone: { readonly oom: boolean } | null
+  readonly harnessOom: boolean
+}
+
+async function freeze(
+  { client, signal }: ExecutionContext,
+  task: HeldLease,
+  harness: HeldLease | null,
+): Promise<Frozen> {
+  const wait = { signal }
+  const [report, harnessReport] = await Promise.all([
+    client.freeze(task.lease, wait).catch((error: unknown) => goneOf(error)),
+    harness === null ? null : client.freeze(harness.lease, wait),
+  ])
+  const gone = 'oom' in report ? report : null
+  const proof = gone === null ? await client.prove(task.lease, wait) : { canaries: [], ok: true }
+  if (!proof.ok)
+    throw new RunnerError(
+      'proof_failed',
+      'infra',
+      `after the agent the sandbox was not sealed as it must be: ${proof.canaries
+        .filter(({ ok }) => !ok)
+        .map(({ canary, seen }) => `${canary}: ${seen}`)
+        .join('; ')}`,
+    )
+  const [usage, egress, harnessEgress] = await Promise.all([
+    client.usage((harness ?? task).lease, wait),
+    client.egress(task.lease, wait),
+    harness === null ? null : client.egress(harness.lease, wait),
+  ])
+  return {
+    report: 'oom' in report ? null : report,
+    usage,
+    egress: sum(egress, harnessEgress),
+    after: proof.canaries,
+    gone,
+    harnessOom: (harnessReport?.oomKills ?? 0) > 0,
+  }
+}
+
+function goneOf(error: unknown): { oom: boolean } {
+  if (error instanceof RemoteError && error.code === 'container_gone')
+    return { oom: error.message.includes('out of memory') }
+  throw error
+}
+
+function sum(a: EgressSummary, b: EgressSummary | null): EgressSummary {
+  if (b === null) return a
+  const byReason = { ...a.byReason }
+  for (const [reason, count] of Object.entries(b.byReason))
+    byReason[reason] = (byReason[reason] ?? 0) + count
+  return {
+    attempts: a.attempts + b.attempts,
+    denied: a.denied + b.denied,
+    allowed: a.allowed + b.allowed,
+    byReason,
+  }
+}
+
+async function saveRecords(
+  { client, evidence, trial, signal, configuration }: ExecutionContext,
+  task: HeldLease,
+  harness: HeldLease | null,
+): Promise<void> {
+  await evidence.writeLines(evidenceNames.egress, client.audit(trial, { signal }))
+  if (configuration.model === null) return
+  await evidence.write(
+    evidenceNames.exchanges,
+    await client.exchanges((harness ?? task).lease, { signal }),
+  )
+}
+
+function classify(
+  { configuration }: ExecutionContext,
+  outcome: HarnessEnd | null,
+  frozen: Frozen,
+): { end: End; reported: Reported | null } {
+  const exit = outcome?.exit ?? { code: 0 }
+  const timedOut = outcome?.timedOut ?? false
+  const diskLimit: End | null =
+    frozen.report?.diskLimitHit === true
+      ? {
+          kind: 'limit',
+          blame: 'agent',
+          reason: { code: 'disk_limit', message: 'the agent filled the disk that it may use' },
+          gradable: true,
+        }
+      : null
+  if (configuration.harness.kind !== 'mini-swe-agent') {
+    const end = classifyScriptEnd({
+      processExit: exit,
+      timedOut,
+      killedByUs: null,
+      taskGone: frozen.gone,
+    })
+    return { end: diskLimit ?? end, reported: null }
+  }
+  const read = outcome?.trajectory == null ? null : readTrajectory(outcome.trajectory)
+  const trajectory = read?.kind === 'whole' ? read.trajectory : null
+  const end = classifyEnd({
+    exitStatus: trajectory?.exitStatus ?? null,
+    ...(trajectory === null ? {} : { exitMessage: trajectory.exitMessage }),
+    processExit: exit,
+    file: read === null ? 'absent' : read.kind === 'whole' ? 'whole' : 'torn',
+    gatewayFault: frozen.usage.fault,
+    budgetSpent: frozen.usage.budgetSpent,
+    timedOut,
+    killedByUs: null,
+    oom: frozen.harnessOom,
+    taskGone: frozen.gone,
+  })
+  const reported: Reported = {
+    harness: 'mini-swe-agent',
+    version: trajectory?.version ?? null,
+    exitStatus: trajectory?.exitStatus ?? null,
+    steps: trajectory?.calls ?? null,
+    inputTokens: trajectory?.inputTokens ?? null,
+    cachedInputTokens: trajectory?.cachedInputTokens ?? null,
+    outputTokens: trajectory?.outputTokens ?? null,
+    costUsd: trajectory?.costUsd ?? null,
+  }
+  return { end: diskLimit ?? end, reported }
+}
+
+export const agentLimitMs = ({ configuration, task }: ExecutionContext): number => {
+  const limit = hardLimitSeconds(configuration.limits)
+  return Math.min(limit, (task.agent.timeoutSeconds ?? Infinity) + 60) * 1000
+}

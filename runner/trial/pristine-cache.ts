@@ -1,0 +1,28 @@
+/** What pristine images hold, read once for an image and workdir and shared by all trials of this process. */
+import type { Task } from '../task/task.ts'
+import { readPristine, type Pristine } from './pristine.ts'
+import type { Sandbox } from './sandbox.ts'
+
+export class PristineCache {
+  readonly #known = new Map<string, Promise<Pristine>>()
+
+  /** `open` is called only when the image was not read before; a failed reading is forgotten. */
+  get(
+    image: string,
+    task: Pick<Task, 'verify' | 'baseCommit'>,
+    workdir: string,
+    open: () => Promise<Sandbox>,
+    signal: AbortSignal,
+  ): Promise<Pristine> {
+    const mode = task.verify === 'snapshot' ? 'snapshot' : 'patch'
+    const key = JSON.stringify([image, workdir, mode, task.baseCommit])
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const reading = open().then((sandbox) =>
+      readPristine({ sandbox, workdir, mode, baseCommit: task.baseCommit, signal }),
+    )
+    this.#known.set(key, reading)
+    reading.catch(() => this.#known.delete(key))
+    return reading
+  }
+}

@@ -1,0 +1,86 @@
+/** Follows the event streams of an execution's leases, folds them into steps, and writes each step as it completes. */
+import { appendFile } from 'node:fs/promises'
+import { RemoteError } from '../../daemon/protocol/errors.ts'
+import { StepLog, stepLine, type Step } from '../step-log.ts'
+import type { ExecutionContext } from './context.ts'
+import { evidenceNames } from './evidence.ts'
+import { delay, type HeldLease } from './held-lease.ts'
+
+const findAgainMs = 100
+const settleMs = 2000
+
+export class StepRecorder implements AsyncDisposable {
+  readonly #context: ExecutionContext
+  readonly #log = new StepLog()
+  readonly #stop = new AbortController()
+  readonly #following: Promise<void>[] = []
+  readonly #leases: string[]
+  readonly #next = new Map<string, number>()
+  #writing: Promise<void> = Promise.resolve()
+
+  private constructor(context: ExecutionContext, leases: string[]) {
+    this.#context = context
+    this.#leases = leases
+    for (const lease of leases) this.#following.push(this.#follow(lease))
+  }
+
+  static async open(context: ExecutionContext, harness: HeldLease | null): Promise<StepRecorder> {
+    await context.evidence.write(evidenceNames.steps, '')
+    return new StepRecorder(context, [
+      context.leases.task,
+      ...(harness === null ? [] : [harness.lease]),
+    ])
+  }
+
+  /** The task's lease may not be admitted yet when this begins. */
+  async #follow(lease: string): Promise<void> {
+    const { client } = this.#context
+    const { signal } = this.#stop
+    while (!signal.aborted)
+      try {
+        const from = this.#next.get(lease) ?? 1
+        for await (const { seq, time, event } of client.events(lease, { from, follow: true, signal })) {
+          this.#next.set(lease, seq + 1)
+          this.#take(this.#log.add({ time, event }))
+        }
+        await delay(findAgainMs, signal)
+      } catch (error) {
+        if (signal.aborted) return
+        if (!(error instanceof RemoteError)) throw error
+        await delay(findAgainMs, signal).catch(() => {})
+      }
+  }
+
+  #take(steps: readonly Step[]): void {
+    if (steps.length === 0) return
+    const { evidence, watch } = this.#context
+    this.#writing = this.#writing.then(() =>
+      appendFile(evidence.path(evidenceNames.steps), steps.map(stepLine).join('')),
+    )
+    this.#writing.catch(() => {})
+    for (const step of steps) watch.step(step)
+  }
+
+  /** Takes what is still under way, writes the last steps, and returns how many there were. */
+  async finish(): Promise<number> {
+    const { client } = this.#context
+    this.#stop.abort()
+    await Promise.allSettled(this.#following)
+    const wait = { signal: AbortSignal.timeout(settleMs) }
+    for (const lease of this.#leases) {
+      const from = this.#next.get(lease) ?? 1
+      for await (const { time, event } of client.events(lease, { from, ...wait }))
+        this.#take(this.#log.add({ time, event }))
+    }
+    this.#take(this.#log.end())
+    await this.#writing
+    return this.#log.steps.filter(({ commands, tokens }) => commands.length > 0 || tokens !== null)
+      .length
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort()
+    await Promise.allSettled(this.#following)
+    await this.#writing.catch(() => {})
+  }
+}

@@ -1,0 +1,219 @@
+/**
+ * One execution of one trial, from the first lease to what is known in the end. It never throws for what a trial can
+ * do or suffer: every fault is ruled (who caused it, whether another execution may end differently) and measured.
+ */
+import { ClosedbookError } from '../../daemon/protocol/errors.ts'
+import type { CanaryResult, EgressSummary, LeaseView, Usage } from '../../daemon/protocol/lease.ts'
+import { RunnerError, messageOf } from '../errors.ts'
+import type { JobContext } from '../job/run-job.ts'
+import type { PlannedTrial } from '../job/plan.ts'
+import {
+  suiteNotRun,
+  type Reported,
+  type SuiteCounts,
+  type TestResult,
+  type TrialBlame,
+  type TrialReason,
+  type TrialResult,
+  type Verdict,
+} from '../result.ts'
+import type { Suite, Task } from '../task/task.ts'
+import { runAgentPhase, type AgentPhase } from './agent-phase.ts'
+import { ruleFault, type TrialPhase } from './blame.ts'
+import { PhaseClock, type ExecutionContext, type LeaseIds, type Watcher } from './context.ts'
+import { Evidence } from './evidence.ts'
+import type { PristineCache } from './pristine-cache.ts'
+import { collect, verify } from './verify-phase.ts'
+
+export interface Measured {
+  readonly verdict: Verdict
+  readonly blame: TrialBlame | null
+  readonly reason: TrialReason
+  readonly suites: TrialResult['suites']
+  readonly tests: readonly TestResult[]
+  readonly usage: TrialResult['usage']
+  readonly costUsd: number
+  readonly steps: number
+  readonly wallTimeMs: number
+  readonly phasesMs: TrialResult['phasesMs']
+  readonly egress: EgressSummary
+  readonly proof: { readonly before: readonly CanaryResult[]; readonly after: readonly CanaryResult[] }
+  readonly patchDigest: string | null
+  readonly host: TrialResult['host']
+  readonly gpus: LeaseView['gpus']
+  readonly reported: Reported | null
+  readonly startedAt: string
+  readonly endedAt: string
+}
+
+export interface ExecutionInput extends JobContext {
+  readonly planned: PlannedTrial
+  readonly execution: string
+  readonly leases: LeaseIds
+  readonly directory: string
+  readonly pristine: PristineCache
+  readonly queueMs: number
+}
+
+type Ruled = Pick<Measured, 'verdict' | 'blame' | 'reason'> &
+  Partial<Pick<Measured, 'suites' | 'tests' | 'patchDigest'>>
+
+export async function executeTrial(input: ExecutionInput): Promise<Measured> {
+  const startedAt = new Date().toISOString()
+  const started = performance.now()
+  const clock = new PhaseClock()
+  clock.ms.queue = input.queueMs
+  const phase: { now: TrialPhase } = { now: 'lease' }
+  const seen: { agent: AgentPhase | null; host: TrialResult['host'] } = {
+    agent: null,
+    host: unknownHost,
+  }
+  const owned = new AsyncDisposableStack()
+  let ruled: Ruled
+  try {
+    const context = await contextOf(input, clock, phase)
+    const { name, engine, kernel, cpus } = await input.client.host({ signal: input.signal })
+    seen.host = { name, engine, kernel, cpus }
+    ruled = await work(context, owned, seen)
+  } catch (error) {
+    ruled = ruleThrown(error, phase.now, input.signal)
+  }
+  await clock.time('close', async () => {
+    phase.now = 'close'
+    // What could not be closed is closed by the daemon when nobody renews it: no reason to lose a result.
+    await owned.disposeAsync().catch(() => {})
+  })
+  const { agent } = seen
+  const usage = agent?.usage
+  return {
+    verdict: ruled.verdict,
+    blame: ruled.blame,
+    reason: ruled.reason,
+    suites: ruled.suites ?? notRun(taskOf(input)),
+    tests: ruled.tests ?? [],
+    usage: usageOf(usage),
+    costUsd: usage?.costUsd ?? 0,
+    steps: agent?.steps ?? 0,
+    wallTimeMs: Math.round(performance.now() - started),
+    phasesMs: clock.ms,
+    egress: agent?.egress ?? { attempts: 0, denied: 0, allowed: 0, byReason: {} },
+    proof: agent?.proof ?? { before: [], after: [] },
+    patchDigest: ruled.patchDigest ?? null,
+    host: seen.host,
+    gpus: agent?.gpus ?? [],
+    reported: agent?.reported ?? null,
+    startedAt,
+    endedAt: new Date().toISOString(),
+  }
+}
+
+async function work(
+  context: ExecutionContext,
+  owned: AsyncDisposableStack,
+  seen: { agent: AgentPhase | null },
+): Promise<Ruled> {
+  const { clock, watch } = context
+  const agent = await runAgentPhase(context, owned)
+  seen.agent = agent
+  const { end } = agent
+  if (!end.gradable)
+    return {
+      verdict: end.blame === 'agent' ? 'failed' : 'void',
+      blame: end.blame,
+      reason: end.reason,
+    }
+  watch.phase('collect')
+  const outcome = await clock.time('collect', () => collect(context, agent.task, owned))
+  if (!outcome.ok) return { verdict: 'failed', blame: 'agent', reason: outcome.failure }
+  watch.phase('verify')
+  // The agent's sandbox is no longer needed, and its room may be.
+  await agent.task[Symbol.asyncDispose]()
+  const verified = await clock.time('verify', () => verify(context, outcome.work, owned))
+  const patchDigest = outcome.digest
+  if (!verified.ok)
+    return { verdict: 'failed', blame: 'agent', reason: verified.failure, patchDigest }
+  const { decided } = verified
+  return { ...decided, reason: withEnd(decided, end), patchDigest }
+}
+
+/** A failed verdict also says when the agent did not end by itself. */
+function withEnd(decided: Pick<Ruled, 'verdict' | 'reason'>, end: AgentPhase['end']): TrialReason {
+  const { reason, verdict } = decided
+  if (verdict !== 'failed' || end.kind === 'done') return reason
+  return { code: reason.code, message: `${reason.message}; ${end.reason.message} (${end.reason.code})` }
+}
+
+function ruleThrown(error: unknown, phase: TrialPhase, signal: AbortSignal): Ruled {
+  if (signal.aborted)
+    return {
+      verdict: 'void',
+      blame: 'infra',
+      reason: { code: 'interrupted', message: 'the runner was interrupted' },
+    }
+  if (!(error instanceof ClosedbookError))
+    return {
+      verdict: 'void',
+      blame: 'infra',
+      reason: { code: 'bug', message: `a bug of ours: ${String((error as Error).stack)}` },
+    }
+  const { verdict, blame } = ruleFault(phase, error)
+  return { verdict, blame, reason: { code: error.code, message: messageOf(error) } }
+}
+
+async function contextOf(
+  input: ExecutionInput,
+  clock: PhaseClock,
+  phase: { now: TrialPhase },
+): Promise<ExecutionContext> {
+  const { plan, planned, client, watch, signal } = input
+  const configuration = input.configurations.get(planned.configuration)
+  const image = plan.tasks.find(({ name }) => name === planned.task)?.image
+  if (configuration === undefined || image === undefined)
+    throw new RunnerError('plan_invalid', 'operator', `trial ${planned.trial} is not in its plan`)
+  const watcher: Watcher = {
+    phase: (now) => {
+      if (now !== 'queue') phase.now = now
+      watch.phase(planned, now)
+    },
+    step: (step) => watch.step(planned, step),
+    note: (text) => watch.note(planned, text),
+  }
+  return {
+    client,
+    job: plan.job,
+    trial: planned.trial,
+    run: planned.run,
+    task: taskOf(input),
+    configuration,
+    images: { task: image, harness: input.harnessImage },
+    leases: input.leases,
+    evidence: await Evidence.open(input.directory),
+    pristine: input.pristine,
+    watch: watcher,
+    clock,
+    signal,
+  }
+}
+
+function taskOf({ tasks, planned }: ExecutionInput): Task {
+  const task = tasks.get(planned.task)
+  if (task === undefined)
+    throw new RunnerError('plan_invalid', 'operator', `the job has no task ${planned.task}`)
+  return task
+}
+
+function notRun({ suites }: Task): TrialResult['suites'] {
+  const counts = (suite: Suite | null): SuiteCounts =>
+    suiteNotRun(suite?.command ?? null, suite?.expected?.length ?? 0)
+  return { functional: counts(suites.functional), regression: counts(suites.regression) }
+}
+
+const usageOf = (usage: Usage | undefined): TrialResult['usage'] => ({
+  inputTokens: usage?.inputTokens ?? 0,
+  cachedInputTokens: usage?.cachedInputTokens ?? 0,
+  outputTokens: usage?.outputTokens ?? 0,
+  reasoningTokens: usage?.reasoningTokens ?? 0,
+  calls: usage?.calls ?? 0,
+})
+
+const unknownHost: TrialResult['host'] = { name: 'unknown', engine: 'unknown', kernel: 'unknown', cpus: 1 }
