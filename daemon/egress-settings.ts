@@ -21,7 +21,10 @@ export function egressSettings({ egress }: DaemonConfig): EgressSettings {
   }
   const dial: Dial = (target, options) => {
     const known = table.get(target.host)
-    return dialTcp(known === undefined ? target : { ...target, port: known.port ?? target.port }, options)
+    return dialTcp(
+      known === undefined ? target : { ...target, port: known.port ?? target.port },
+      options,
+    )
   }
   return {
     resolve,

@@ -3,7 +3,6 @@
  * of it and unmounts what it mounted.
  */
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
@@ -12,11 +11,12 @@ import { pipeline } from 'node:stream/promises'
 import { fileURLToPath } from 'node:url'
 import { EngineError, HostError } from '../daemon/errors.ts'
 import type { Digests } from './digests.ts'
+import { feed } from './feed.ts'
 
 const script = fileURLToPath(new URL('base/build.sh', import.meta.url))
 const keptLines = 20
 
-/** Calls `take` with the tar as it is made; it fails, and `take` sees a broken stream, if any step fails. */
+/** Calls `take` with the tar as it is made; if any step fails, `take` is aborted and this throws what went wrong. */
 export async function withBaseRoot<T>(
   pins: Digests['base'],
   options: {
@@ -25,7 +25,7 @@ export async function withBaseRoot<T>(
     onLine: (line: string) => void
     signal?: AbortSignal | undefined
   },
-  take: (root: Readable) => Promise<T>,
+  take: (root: Readable, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   if (process.getuid?.() !== 0)
     throw new HostError(
@@ -50,10 +50,15 @@ export async function withBaseRoot<T>(
       if (last.length > keptLines) last.shift()
       options.onLine(line)
     })
-    const ended = once(child, 'close').then(
-      ([code]: unknown[]) => (code === 0 ? undefined : buildFailed(String(code), last)),
-      (error: unknown) => hostError(error),
-    )
+    let notStarted: Error | undefined
+    child.on('error', (error) => (notStarted = error))
+    // Its pipes close when the last of its children is gone, so nothing writes to the scratch folder after this.
+    const ended = new Promise<Error | undefined>((resolve) => {
+      child.once('close', (code) => {
+        if (code === 0) resolve(undefined)
+        else resolve(notStarted === undefined ? buildFailed(code, last) : hostError(notStarted))
+      })
+    })
     const root = new PassThrough()
     const fed = pipeline(child.stdout, root, { end: false }).then(
       async () => {
@@ -62,18 +67,17 @@ export async function withBaseRoot<T>(
         if (failure === undefined) root.end()
         else root.destroy(failure)
       },
-      (error: unknown) => {
-        child.kill('SIGKILL')
-        root.destroy(error instanceof Error ? error : undefined)
-      },
+      (error: unknown) => root.destroy(error instanceof Error ? error : undefined),
     )
     try {
-      const [taken] = await Promise.all([take(root), fed])
+      const taken = await feed(root, options.signal, (signal) => take(root, signal))
+      await fed
       return taken
     } catch (error) {
       child.kill('SIGKILL')
+      const failure = await ended
       options.signal?.throwIfAborted()
-      throw (await ended) ?? error
+      throw failure ?? error
     }
   } finally {
     await rm(scratch, { recursive: true, force: true })
@@ -90,21 +94,18 @@ async function collectLines(stream: Readable, onLine: (line: string) => void): P
   if (rest.trim() !== '') onLine(rest)
 }
 
-const buildFailed = (code: string, last: readonly string[]): Error =>
-  code === '127'
+const buildFailed = (code: number | null, last: readonly string[]): Error =>
+  code === 127
     ? toolMissing('debootstrap')
     : new EngineError(
         'image_build_failed',
         'operator',
-        `The base root file system could not be made (exit ${code}). Check that this machine reaches its Debian mirror.\n${last.join('\n')}`.trim(),
+        `The base root file system could not be made (exit ${code ?? 'by a signal'}). Check that this machine reaches its Debian mirror.\n${last.join('\n')}`.trim(),
         { facts: { lastLines: [...last] } },
       )
 
-function hostError(error: unknown): Error {
-  if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-    return toolMissing('unshare')
-  return error instanceof Error ? error : new Error(String(error))
-}
+const hostError = (error: Error): Error =>
+  'code' in error && error.code === 'ENOENT' ? toolMissing('unshare') : error
 
 const toolMissing = (tool: string): HostError =>
   new HostError(

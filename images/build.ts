@@ -3,7 +3,7 @@
  * `closedbook.recipe`; the hash covers the recipe's files, its pins and its base's recipe, and nothing of this machine.
  * No image comes from a registry: the base is made from Debian packages and imported, the others start from it.
  */
-import type { Engine, ImageInfo } from '../daemon/engine/engine.ts'
+import type { BuildSpec, Engine, ImageInfo } from '../daemon/engine/engine.ts'
 import { EngineError } from '../daemon/errors.ts'
 import { withBaseRoot } from './base-root.ts'
 import { withBuildLock } from './build-lock.ts'
@@ -11,6 +11,7 @@ import { caBundle, pipConfig, proxyArguments } from './client-config.ts'
 import { packContext, readContext, recipeHash, textEntry } from './context.ts'
 import type { ContextEntry } from './context.ts'
 import { digests } from './digests.ts'
+import { feed } from './feed.ts'
 
 export const imageNames = ['base', 'harness', 'sglang-cpu'] as const
 export type ImageName = (typeof imageNames)[number]
@@ -127,13 +128,9 @@ function buildBase(recipe: Recipe, options: BuildOptions): Promise<ImageInfo> {
   const { engine, stateDir, debianMirror: mirror, signal } = options
   const onLine = (text: string): void =>
     options.onProgress?.({ image: 'base', phase: 'line', text })
-  return withBaseRoot(digests.base, { stateDir, mirror, onLine, signal }, (root) =>
-    engine.importImage(root, {
-      tag: imageTags.base,
-      labels: { [recipeLabel]: recipe.hash },
-      changes: baseChanges,
-      ...(signal === undefined ? {} : { signal }),
-    }),
+  const labels = { [recipeLabel]: recipe.hash }
+  return withBaseRoot(digests.base, { stateDir, mirror, onLine, signal }, (root, whole) =>
+    engine.importImage(root, { tag: imageTags.base, labels, changes: baseChanges, signal: whole }),
   )
 }
 
@@ -144,26 +141,25 @@ async function buildFromBase(
 ): Promise<ImageInfo> {
   let stage: string | undefined
   let current: string | undefined
-  const image = await engine.buildImage(
-    {
-      context: packContext([
-        ...recipe.entries,
-        textEntry('ca.pem', caBundle(process.env)),
-        textEntry('pip.conf', pipConfig(process.env)),
-      ]),
-      tag: imageTags[name],
-      network: 'host',
-      buildArgs: { ...proxyArguments(process.env), BASE: imageTags.base },
-      labels: { [recipeLabel]: recipe.hash },
-      onLine: (text) => {
-        // The classic builder prints each layer's id; the last one before the final FROM is the build stage.
-        if (/^Step \d+\/\d+ : FROM /.test(text)) stage = current
-        current = /^ ---> ([0-9a-f]{12})$/.exec(text)?.[1] ?? current
-        onProgress?.({ image: name, phase: 'line', text: text.trimEnd() })
-      },
+  const context = packContext([
+    ...recipe.entries,
+    textEntry('ca.pem', caBundle(process.env)),
+    textEntry('pip.conf', pipConfig(process.env)),
+  ])
+  const spec: BuildSpec = {
+    context,
+    tag: imageTags[name],
+    network: 'host',
+    buildArgs: { ...proxyArguments(process.env), BASE: imageTags.base },
+    labels: { [recipeLabel]: recipe.hash },
+    onLine: (text) => {
+      // The classic builder prints each layer's id; the last one before the final FROM is the build stage.
+      if (/^Step \d+\/\d+ : FROM /.test(text)) stage = current
+      current = /^ ---> ([0-9a-f]{12})$/.exec(text)?.[1] ?? current
+      onProgress?.({ image: name, phase: 'line', text: text.trimEnd() })
     },
-    signal === undefined ? {} : { signal },
-  )
+  }
+  const image = await feed(context, signal, (whole) => engine.buildImage(spec, { signal: whole }))
   // It doubles the disk space and holds this machine's client settings.
   if (stage !== undefined) await engine.removeImage(stage).catch(() => {})
   return image

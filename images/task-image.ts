@@ -4,6 +4,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { BuildSpec } from '../daemon/engine/engine.ts'
 import { EngineError } from '../daemon/errors.ts'
 import { buildImages, imageNames, imageTags, inspect, recipeLabel } from './build.ts'
 import type { BuildOptions, BuiltImage } from './build.ts'
@@ -12,6 +13,7 @@ import { proxyArguments } from './client-config.ts'
 import { packContext, readContext, recipeHash } from './context.ts'
 import type { ContextEntry } from './context.ts'
 import { outsideImages } from './dockerfile.ts'
+import { feed } from './feed.ts'
 
 const pinned = /^(?:[^\s@]+@)?sha256:[0-9a-f]{64}$/
 
@@ -45,17 +47,16 @@ async function build(
   { engine, onProgress, signal }: BuildOptions,
 ): Promise<BuiltImage> {
   onProgress?.({ image: tag, phase: 'started', text: `building ${tag}` })
-  const { id } = await engine.buildImage(
-    {
-      context: packContext(entries),
-      tag,
-      network: 'host',
-      buildArgs: proxyArguments(process.env),
-      labels: { [recipeLabel]: hash },
-      onLine: (text) => onProgress?.({ image: tag, phase: 'line', text: text.trimEnd() }),
-    },
-    signal === undefined ? {} : { signal },
-  )
+  const context = packContext(entries)
+  const spec: BuildSpec = {
+    context,
+    tag,
+    network: 'host',
+    buildArgs: proxyArguments(process.env),
+    labels: { [recipeLabel]: hash },
+    onLine: (text) => onProgress?.({ image: tag, phase: 'line', text: text.trimEnd() }),
+  }
+  const { id } = await feed(context, signal, (whole) => engine.buildImage(spec, { signal: whole }))
   onProgress?.({ image: tag, phase: 'done', text: `built ${tag}` })
   return { id, tag }
 }

@@ -158,6 +158,7 @@ export class Calls {
     const n = this.#numbers
     this.#numbers += 1
     let outcome: Outcome
+    let tookMs: number
     try {
       await this.#options.audit.flush()
       const from = performance.now()
@@ -165,13 +166,15 @@ export class Calls {
         signal: this.#options.signal,
         answeredBefore: this.#options.meter.calls > 0,
       })
-      this.#record(n, ask, outcome, performance.now() - from)
+      tookMs = Math.round((performance.now() - from) * 10) / 10
+      this.#record(n, ask, outcome, tookMs)
     } catch (error) {
       this.#options.meter.failed(faultOf(error))
       throw error
     }
     if (outcome.tokens === null) this.#options.meter.failed(outcome.fault)
     else this.#options.meter.answered(outcome.tokens)
+    this.#tell(n, outcome, tookMs)
     this.#options.audit.append({
       kind: 'close',
       protocol: 'model',
@@ -185,27 +188,22 @@ export class Calls {
     })
   }
 
-  #record(n: number, ask: Ask, outcome: Outcome, tookMs: number): void {
-    const { meter, log, onCall } = this.#options
+  #record(n: number, ask: Ask, { response }: Outcome, latencyMs: number): void {
     const { model, assistantTurns, body } = ask
-    const latencyMs = Math.round(tookMs * 10) / 10
-    log?.append({
-      v: 1,
-      n,
-      api: 'openai.chat',
-      request: { model, assistantTurns, body },
-      response: outcome.response,
-      latencyMs,
-    })
-    const tokens = outcome.tokens ?? noTokens
-    onCall({
+    const request = { model, assistantTurns, body }
+    this.#options.log?.append({ v: 1, n, api: 'openai.chat', request, response, latencyMs })
+  }
+
+  #tell(n: number, { status, tokens, completion }: Outcome, latencyMs: number): void {
+    const used = tokens ?? noTokens
+    this.#options.onCall({
       type: 'model.call',
       n,
-      status: outcome.status,
-      ...tokens,
-      costUsd: meter.costOf(tokens),
+      status,
+      ...used,
+      costUsd: this.#options.meter.costOf(used),
       latencyMs,
-      ...sayingsOf(outcome.completion),
+      ...sayingsOf(completion),
     })
   }
 

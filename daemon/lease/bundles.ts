@@ -34,11 +34,7 @@ export class Bundles {
     return path.join(this.directory, bundle)
   }
 
-  async put(
-    bundle: string,
-    body: Readable,
-    options: { signal?: AbortSignal } = {},
-  ): Promise<void> {
+  async put(bundle: string, body: Readable, options: { signal?: AbortSignal } = {}): Promise<void> {
     if (await this.#has(bundle)) {
       body.resume()
       return

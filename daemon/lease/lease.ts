@@ -251,7 +251,7 @@ export class Lease {
         `processes of lease ${this.id} survived ${outcome.rounds} rounds of SIGKILL`,
       )
     await this.parts.network?.count()
-    const stats = await this.parts.cgroup?.stats()
+    const stats = this.parts.cgroup?.stats()
     this.#frozen = {
       ...outcome,
       oomKills: stats?.oomKills ?? 0,
@@ -306,10 +306,7 @@ export class Lease {
 
   /** Makes what has been recorded so far readable in its files. */
   async flushRecords(): Promise<void> {
-    await Promise.all([
-      this.parts.audit.flush(),
-      this.parts.events.flush(),
-    ])
+    await Promise.all([this.parts.audit.flush(), this.parts.events.flush()])
   }
 
   /** Gives everything back. Idempotent; every error is collected in the log, none stops the rest. */

@@ -34,7 +34,7 @@ export async function openLease(
   options: { signal: AbortSignal; onAdmitted: (lease: Lease) => void },
 ): Promise<Lease> {
   const { signal, onAdmitted } = options
-  refuseUnenforceable(request, deps)
+  refuseUnenforceable(request)
   await deps.requireRoom()
   await using undo = new AsyncDisposableStack()
   undo.use(deps.admission.admit(id, request.resources))
@@ -61,7 +61,10 @@ export async function openLease(
           'infra',
           `the sandbox isn't sealed as it must be: ${canaries
             .filter((canary) => !canary.ok)
-            .map(({ canary, seen, audited }) => `${canary} ${audited === false ? 'left no audit event' : `ended with ${seen}`}`)
+            .map(
+              ({ canary, seen, audited }) =>
+                `${canary} ${audited === false ? 'left no audit event' : `ended with ${seen}`}`,
+            )
             .join('; ')}`,
           { facts: { canaries } },
         )
@@ -98,7 +101,7 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   lease.resumeAt(record.state, record.proof)
   try {
     own(lease, deps, container)
-    await attach(lease, deps, state.pid, state.upperDir)
+    attach(lease, deps, state.pid, state.upperDir)
     if (request.network === 'sealed') await seal(lease, deps, { adopted })
     parts.audit.append({
       kind: 'lifecycle',
@@ -123,14 +126,17 @@ const bundlesOf = ({ mounts, model }: LeaseRequest): string[] => [
 ]
 
 /** What this host can't enforce never starts. */
-function refuseUnenforceable(request: LeaseRequest, deps: LeaseDeps): void {
+function refuseUnenforceable(request: LeaseRequest): void {
   if (request.gpus > 0)
     throw new LeaseError(
       'lease_refused',
       'operator',
       'this host lends no GPU: nvidia-smi found none; run the task on a host that has one',
     )
-  if (request.network === 'offline' && (request.model !== undefined || request.execInto !== undefined))
+  if (
+    request.network === 'offline' &&
+    (request.model !== undefined || request.execInto !== undefined)
+  )
     throw new RequestError(
       'bad_request',
       'caller',
@@ -214,7 +220,7 @@ async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSigna
   own(lease, deps, id)
   await deps.engine.startContainer(id, { signal })
   const state = await deps.engine.inspectContainer(id, { signal })
-  await attach(lease, deps, state.pid, state.upperDir)
+  attach(lease, deps, state.pid, state.upperDir)
 }
 
 /** From here on the container is removed with the lease, whatever happens. */
@@ -223,16 +229,11 @@ function own(lease: Lease, deps: LeaseDeps, container: string): void {
   lease.owned.defer(() => deps.engine.removeContainer(container))
 }
 
-async function attach(
-  lease: Lease,
-  deps: LeaseDeps,
-  pid: number,
-  upperDir: string | null,
-): Promise<void> {
+function attach(lease: Lease, deps: LeaseDeps, pid: number, upperDir: string | null): void {
   const { parts, request } = lease
   parts.pid = pid
   parts.upperDir = upperDir
-  parts.cgroup = await Cgroup.ofPid(pid)
+  parts.cgroup = Cgroup.ofPid(pid)
   const limitBytes = request.resources.diskBytes ?? deps.defaultDiskBytes
   parts.disk = lease.owned.use(
     new DiskWatch(upperDir, {

@@ -14,7 +14,16 @@ export const ports = {
   tripwire: 61999,
 } as const
 
-export const routeArguments = ['route', 'add', 'local', '0.0.0.0/0', 'dev', 'lo', 'src', '127.0.0.1']
+export const routeArguments = [
+  'route',
+  'add',
+  'local',
+  '0.0.0.0/0',
+  'dev',
+  'lo',
+  'src',
+  '127.0.0.1',
+]
 
 /** Set sizes bound the kernel memory a sandbox can make us use; beyond them the totals still count. */
 export const rules = `

@@ -85,19 +85,16 @@ export class SealedNetwork implements AsyncDisposable {
     const dnsUdp = opened.udp.get('dnsUdp')
     if (dnsUdp === undefined)
       throw new LeaseError('seal_failed', 'infra', 'the DNS listener did not arrive')
-    return new SealedNetwork(
-      options,
-      {
-        proxy: tcp('proxy'),
-        tls: tcp('tls'),
-        http: tcp('http'),
-        dnsTcp: tcp('dnsTcp'),
-        dnsUdp,
-        tripwire: tcp('tripwire'),
-        model: options.model ? tcp('model') : null,
-        exec: options.exec ? tcp('exec') : null,
-      },
-    )
+    return new SealedNetwork(options, {
+      proxy: tcp('proxy'),
+      tls: tcp('tls'),
+      http: tcp('http'),
+      dnsTcp: tcp('dnsTcp'),
+      dnsUdp,
+      tripwire: tcp('tripwire'),
+      model: options.model ? tcp('model') : null,
+      exec: options.exec ? tcp('exec') : null,
+    })
   }
 
   /**

@@ -5,7 +5,7 @@
  *   GET    /v1/host                        HostFacts
  *   GET    /v1/images?reference=R          ImageInfo {id, …}; 404 image_missing
  *   POST   /v1/leases                      LeaseRequest → 201 LeaseView once `ready`; closes it if the client goes away first
- *   GET    /v1/leases                      {leases: LeaseView[]} 
+ *   GET    /v1/leases                      {leases: LeaseView[]}
  *   GET    /v1/leases/:id                  LeaseView
  *   GET    /v1/leases/:id?waitFor=ready    waits until that state or `closing`, `timeoutMs` at most
  *   POST   /v1/leases/:id/renew            LeaseView: pushes expiresAt by its ttl

@@ -48,6 +48,8 @@ export interface DaemonHealth {
 
 export type PathKind = 'file' | 'directory' | 'symlink' | 'other'
 
+const queryOf = (values: Record<string, string>): string => new URLSearchParams(values).toString()
+
 export class DaemonClient implements AsyncDisposable {
   readonly socketPath: string
   readonly #agent: Agent
@@ -66,7 +68,7 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async inspectImage(reference: string, wait: Wait = {}): Promise<{ id: string; workdir: string }> {
-    const query = new URLSearchParams({ reference })
+    const query = queryOf({ reference })
     return (await this.#json('GET', `/v1/images?${query}`, wait)) as { id: string; workdir: string }
   }
 
@@ -101,7 +103,7 @@ export class DaemonClient implements AsyncDisposable {
 
   /** Idempotent: an unknown lease counts as closed. */
   async closeLease(id: string, reason: string, wait: Wait = {}): Promise<void> {
-    const query = new URLSearchParams({ reason })
+    const query = queryOf({ reason })
     await this.#json('DELETE', `/v1/leases/${id}?${query}`, wait)
   }
 
@@ -115,14 +117,14 @@ export class DaemonClient implements AsyncDisposable {
     path: string,
     wait: Wait = {},
   ): Promise<{ kind: PathKind; tar: Readable }> {
-    const query = new URLSearchParams({ path })
+    const query = queryOf({ path })
     const response = await this.#ask('GET', `/v1/leases/${id}/archive?${query}`, wait)
     const kind = String(response.headers['x-closedbook-path-kind'] ?? 'other') as PathKind
     return { kind, tar: response.body }
   }
 
   async writeArchive(id: string, path: string, tar: Readable, wait: Wait = {}): Promise<void> {
-    const query = new URLSearchParams({ path })
+    const query = queryOf({ path })
     const response = await this.#ask('PUT', `/v1/leases/${id}/archive?${query}`, {
       ...wait,
       stream: tar,
@@ -147,7 +149,7 @@ export class DaemonClient implements AsyncDisposable {
     id: string,
     options: Wait & { from?: number; follow?: boolean } = {},
   ): AsyncGenerator<LeaseEvent> {
-    const query = new URLSearchParams({
+    const query = queryOf({
       from: String(options.from ?? 1),
       follow: String(options.follow ?? false),
     })
@@ -156,7 +158,7 @@ export class DaemonClient implements AsyncDisposable {
 
   /** Of a lease, or of all leases of a trial in the order in which they were opened. */
   async *audit(of: string, wait: Wait = {}): AsyncGenerator<AuditEvent> {
-    yield* this.#lines(`/v1/audit?${new URLSearchParams({ of })}`, auditEventSchema, wait)
+    yield* this.#lines(`/v1/audit?${queryOf({ of })}`, auditEventSchema, wait)
   }
 
   /** Brings a tar; returns the name under which leases mount it. */
@@ -228,9 +230,7 @@ export class DaemonClient implements AsyncDisposable {
       )
     }
     if (response.statusCode < 400) return response
-    const answer = wireErrorSchema.safeParse(
-      await response.body.json().catch(() => ({})),
-    )
+    const answer = wireErrorSchema.safeParse(await response.body.json().catch(() => ({})))
     if (answer.success)
       throw new RemoteError(answer.data.code, answer.data.blame as Blame, answer.data.message)
     throw new RemoteError(

@@ -169,14 +169,22 @@ export async function readJson<T>(call: Call, schema: z.ZodType<T>): Promise<T> 
   for await (const chunk of call.request as AsyncIterable<Buffer>) {
     size += chunk.length
     if (size > jsonLimitBytes)
-      throw new RequestError('too_large', 'caller', `the body has more than ${jsonLimitBytes} bytes`)
+      throw new RequestError(
+        'too_large',
+        'caller',
+        `the body has more than ${jsonLimitBytes} bytes`,
+      )
     chunks.push(chunk)
   }
   let value: unknown
   try {
     value = JSON.parse(Buffer.concat(chunks).toString())
   } catch (error) {
-    throw new RequestError('bad_request', 'caller', `the body is not JSON: ${(error as Error).message}`)
+    throw new RequestError(
+      'bad_request',
+      'caller',
+      `the body is not JSON: ${(error as Error).message}`,
+    )
   }
   const parsed = schema.safeParse(value)
   if (!parsed.success) throw new RequestError('bad_request', 'caller', zodMessage(parsed.error))

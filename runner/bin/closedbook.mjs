@@ -10,7 +10,9 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
 } else {
   const node = fileURLToPath(new URL('../../node_modules/node/bin/node', import.meta.url))
   if (!existsSync(node)) {
-    process.stderr.write('closedbook: Node 24 is not installed here yet; run `npm ci` in the repository first\n')
+    process.stderr.write(
+      'closedbook: Node 24 is not installed here yet; run `npm ci` in the repository first\n',
+    )
     process.exit(70)
   }
   const child = spawn(node, ['--no-warnings', main, ...process.argv.slice(2)], { stdio: 'inherit' })

@@ -65,9 +65,13 @@ function installSystemPackages(say) {
   if (missing.length === 0) return
   const names = missing.map(([, name]) => name)
   if (process.getuid?.() !== 0)
-    throw new Error(`these system packages are missing and only root can install them: ${names.join(' ')}`)
+    throw new Error(
+      `these system packages are missing and only root can install them: ${names.join(' ')}`,
+    )
   if (which('apt-get') === undefined)
-    throw new Error(`please install what Debian calls ${names.join(' ')}; this system has no apt-get`)
+    throw new Error(
+      `please install what Debian calls ${names.join(' ')}; this system has no apt-get`,
+    )
   say(`system packages: ${names.join(' ')}`)
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   run('apt-get', ['update', '-qq'], { env })

@@ -36,7 +36,10 @@ export function addAudit(program: Command): void {
 }
 
 /** From the daemon that has the log; when it is down or never had it, from the evidence of the trial. */
-async function* eventsOf(id: string, { client, config, signal }: Context): AsyncGenerator<AuditEvent> {
+async function* eventsOf(
+  id: string,
+  { client, config, signal }: Context,
+): AsyncGenerator<AuditEvent> {
   try {
     yield* client.audit(id, { signal })
   } catch (error) {

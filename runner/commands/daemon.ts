@@ -12,9 +12,11 @@ const main = fileURLToPath(new URL('../../daemon/main.ts', import.meta.url))
 export function addDaemon(program: Command): void {
   program
     .command('daemon')
-    .description('run the daemon in the foreground (for a service manager); logs are JSON lines on stdout')
+    .description(
+      'run the daemon in the foreground (for a service manager); logs are JSON lines on stdout',
+    )
     .option('--config <file>', 'configuration of the daemon (YAML)')
-    .option('--engine-socket <path>', "unix socket of the container engine")
+    .option('--engine-socket <path>', 'unix socket of the container engine')
     .option('--log-level <level>', 'debug, info, warn, error or silent')
     .action(
       async (

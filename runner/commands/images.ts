@@ -7,7 +7,9 @@ import { note, print, printJson, withContext } from './context.ts'
 export function addImages(program: Command): void {
   program
     .command('images')
-    .description(`build our own images where they are missing or their recipe changed: ${imageNames.join(', ')}`)
+    .description(
+      `build our own images where they are missing or their recipe changed: ${imageNames.join(', ')}`,
+    )
     .option('--json', 'print JSON')
     .action(async (_options: object, command: Command) =>
       withContext(command, async ({ client, config, json, signal }) => {

@@ -31,14 +31,17 @@ export function addLease(program: Command): void {
   lease
     .command('open')
     .description('open a sealed sandbox; without a policy file nothing is allowed')
-    .requiredOption('--image <ref>', 'image by digest, id, or a local tag that is resolved to its id')
+    .requiredOption(
+      '--image <ref>',
+      'image by digest, id, or a local tag that is resolved to its id',
+    )
     .option('--policy <file>', 'policy document (YAML or JSON)')
     .option('--gpus <n>', 'whole GPUs', positive, 0)
     .option('--cpus <n>', 'CPUs', positive, 1)
     .option('--memory <mib>', 'memory in MiB', positive, 2048)
     .option('--ttl <seconds>', 'closed after so long without renewal', positive, 8 * 3600)
-    .option('--user <user>', 'user of commands; default: the image\'s')
-    .option('--workdir <dir>', 'working directory; default: the image\'s')
+    .option('--user <user>', "user of commands; default: the image's")
+    .option('--workdir <dir>', "working directory; default: the image's")
     .option('--json', 'print JSON')
     .action(async (options: OpenOptions, command: Command) =>
       withContext(command, async ({ client, json, signal }) => {
@@ -58,7 +61,9 @@ export function addLease(program: Command): void {
           { signal },
         )
         if (json) return printJson({ lease: view.lease, state: view.state })
-        note(`sealed and proven by ${view.proof.before.length} canaries; try: closedbook exec ${view.lease} -- sh`)
+        note(
+          `sealed and proven by ${view.proof.before.length} canaries; try: closedbook exec ${view.lease} -- sh`,
+        )
         print(view.lease)
       }),
     )
@@ -98,10 +103,18 @@ async function readPolicy(file: string): Promise<ReturnType<typeof policySchema.
   try {
     value = parseYaml(await readFile(file, 'utf8'))
   } catch (error) {
-    throw new RunnerError('config_invalid', 'operator', `cannot read the policy ${file}: ${(error as Error).message}`)
+    throw new RunnerError(
+      'config_invalid',
+      'operator',
+      `cannot read the policy ${file}: ${(error as Error).message}`,
+    )
   }
   const parsed = policySchema.safeParse(value)
   if (!parsed.success)
-    throw new RunnerError('config_invalid', 'operator', `policy ${file}: ${zodMessage(parsed.error)}`)
+    throw new RunnerError(
+      'config_invalid',
+      'operator',
+      `policy ${file}: ${zodMessage(parsed.error)}`,
+    )
   return parsed.data
 }

@@ -4,7 +4,15 @@
  */
 import type { PlannedTrial } from '../job/plan.ts'
 import type { JobWatcher } from '../job/run-job.ts'
-import { cut, dollars, durationText, painter, plainLine, wantsColor, type Paint } from '../report/terminal.ts'
+import {
+  cut,
+  dollars,
+  durationText,
+  painter,
+  plainLine,
+  wantsColor,
+  type Paint,
+} from '../report/terminal.ts'
 import type { Phase, TrialReason, TrialResult } from '../result.ts'
 import type { Step } from '../step-log.ts'
 
@@ -81,10 +89,14 @@ export class Progress implements JobWatcher, Disposable {
     live.denied += step.denied.reduce((sum, { count }) => sum + count, 0)
     live.doing = plainLine(step.commands[0]?.command ?? step.text ?? '')
     const blocked = step.denied.map(({ target, reason }) => `${plainLine(target)} (${reason})`)
-    if (!this.#live)
-      this.say(`${label(trial)}: step ${step.step}  ${cut(live.doing, 90)}`)
+    if (!this.#live) this.say(`${label(trial)}: step ${step.step}  ${cut(live.doing, 90)}`)
     if (blocked.length > 0)
-      this.say(this.#paint('yellow', `${label(trial)}: blocked ${cut([...new Set(blocked)].join(', '), 120)}`))
+      this.say(
+        this.#paint(
+          'yellow',
+          `${label(trial)}: blocked ${cut([...new Set(blocked)].join(', '), 120)}`,
+        ),
+      )
   }
 
   note(trial: PlannedTrial, text: string): void {

@@ -17,7 +17,9 @@ export function addReport(program: Command): void {
         const jobDir = await findJob(config.jobsDir, job)
         const { report } = await readJob(jobDir)
         if (json) return printJson(report)
-        process.stdout.write(renderReport(report, { color: wantsColor(process.stdout, process.env) }))
+        process.stdout.write(
+          renderReport(report, { color: wantsColor(process.stdout, process.env) }),
+        )
         note(`\nwritten to ${jobDir}`)
       }),
     )

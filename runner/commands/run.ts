@@ -32,11 +32,21 @@ const count = (text: string): number => {
 export function addRun(program: Command): void {
   program
     .command('run')
-    .description('run tasks x configurations x runs, grade each with its hidden tests, record results')
+    .description(
+      'run tasks x configurations x runs, grade each with its hidden tests, record results',
+    )
     .argument('[job]', 'a job file (YAML); or name tasks with --task')
-    .option('--task <dir>', 'task directory; may be repeated', (dir: string, all: string[]) => [...all, dir], [])
+    .option(
+      '--task <dir>',
+      'task directory; may be repeated',
+      (dir: string, all: string[]) => [...all, dir],
+      [],
+    )
     .option('--config <file>', 'configuration: model, harness, limits (YAML)')
-    .option('--harness <harness>', 'mini-swe-agent, noop, oracle or script:FILE; wins over the configuration')
+    .option(
+      '--harness <harness>',
+      'mini-swe-agent, noop, oracle or script:FILE; wins over the configuration',
+    )
     .option('--runs <n>', 'runs of each task', count)
     .option('--concurrency <n>', 'trials at a time', count)
     .option('--name <name>', 'name of the job')
@@ -57,7 +67,11 @@ async function requestOf(
   const { harness, config, task } = options
   if (job !== undefined) {
     if (task.length > 0 || config !== undefined || harness !== undefined)
-      throw new RunnerError('usage', 'operator', 'a job file names its tasks and configurations itself; give either a job file or --task')
+      throw new RunnerError(
+        'usage',
+        'operator',
+        'a job file names its tasks and configurations itself; give either a job file or --task',
+      )
     const spec = await loadJobFile(job)
     return {
       name: options.name ?? spec.name,
@@ -74,7 +88,11 @@ async function requestOf(
   if (task.length === 0)
     throw new RunnerError('usage', 'operator', 'say what to run: --task DIR, or a job file')
   if (config === undefined && harness === undefined)
-    throw new RunnerError('usage', 'operator', 'say what runs it: --config FILE, or --harness noop|oracle|script:FILE')
+    throw new RunnerError(
+      'usage',
+      'operator',
+      'say what runs it: --config FILE, or --harness noop|oracle|script:FILE',
+    )
   return {
     name: options.name ?? path.basename(config ?? harness ?? 'job').replace(/\.(ya?ml|json)$/, ''),
     runs: options.runs ?? 1,
@@ -137,9 +155,10 @@ export async function runToEnd(
       })),
     })
   else {
-    process.stdout.write(`\n${renderReport(report, { color: wantsColor(process.stdout, process.env) })}`)
+    process.stdout.write(
+      `\n${renderReport(report, { color: wantsColor(process.stdout, process.env) })}`,
+    )
     note(`\nwritten to ${jobDir}`)
   }
   if (!report.complete) process.exitCode = exitCode.failure
 }
-

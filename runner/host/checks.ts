@@ -33,20 +33,23 @@ const fail = (name: string, found: string, todo: string): Check => ({
 
 export async function checkHost(config: RunnerConfig): Promise<Check[]> {
   const engine = await engineSocket(config)
-  return Promise.all([
-    checkNode(),
-    checkRoot(),
+  const checks = await Promise.all([
     checkEngine(engine),
     checkCgroup(),
-    checkProgram('nft', 'nftables', 'counts and refuses attempts inside the sandbox'),
-    checkProgram('ip', 'iproute2', 'lays the route inside the sandbox'),
-    checkProgram('nsenter', 'util-linux', "enters the sandbox's network namespace"),
     checkTool(config, 'catatonit', 'catatonit', ['/usr/bin/catatonit']),
     checkTool(config, 'busybox', 'busybox-static', ['/bin/busybox', '/usr/bin/busybox']),
     checkDisk(config),
     checkDaemon(config),
     checkGpu(),
   ])
+  return [
+    checkNode(),
+    checkRoot(),
+    checkProgram('nft', 'nftables', 'counts and refuses attempts inside the sandbox'),
+    checkProgram('ip', 'iproute2', 'lays the route inside the sandbox'),
+    checkProgram('nsenter', 'util-linux', "enters the sandbox's network namespace"),
+    ...checks,
+  ]
 }
 
 async function engineSocket(config: RunnerConfig): Promise<string | null> {
@@ -69,19 +72,31 @@ function checkNode(): Check {
 function checkRoot(): Check {
   return process.getuid?.() === 0
     ? ok('root', 'yes')
-    : warn('root', 'no', 'the daemon must run as root; commands that only talk to it need access to its socket')
+    : warn(
+        'root',
+        'no',
+        'the daemon must run as root; commands that only talk to it need access to its socket',
+      )
 }
 
 async function checkEngine(socket: string | null): Promise<Check> {
   if (socket === null)
     return findProgram('dockerd') === null
-      ? fail('engine', 'none answers and dockerd is not installed', 'apt-get install docker.io, or set DOCKER_HOST to a unix socket')
+      ? fail(
+          'engine',
+          'none answers and dockerd is not installed',
+          'apt-get install docker.io, or set DOCKER_HOST to a unix socket',
+        )
       : warn('engine', 'none answers', '`closedbook up` starts a private one')
   const version = await engineVersion(socket)
   const major = Number(version.split('.')[0])
   return major >= 20
     ? ok('engine', `${version} on ${socket}`)
-    : warn('engine', `${version} on ${socket}`, 'only 20.10 and newer are tested; upgrade the engine')
+    : warn(
+        'engine',
+        `${version} on ${socket}`,
+        'only 20.10 and newer are tested; upgrade the engine',
+      )
 }
 
 async function engineVersion(socketPath: string): Promise<string> {
@@ -101,13 +116,19 @@ async function checkCgroup(): Promise<Check> {
   const v2 = / \/sys\/fs\/cgroup [^\n]* - cgroup2 /.test(mounts)
   if (v2) return ok('cgroup', 'version 2')
   const controllers = ['memory', 'pids', 'cpu', 'freezer']
-  const missing = controllers.filter((name) => !new RegExp(` - cgroup [^\\n]*\\b${name}\\b`).test(mounts))
+  const missing = controllers.filter(
+    (name) => !new RegExp(` - cgroup [^\\n]*\\b${name}\\b`).test(mounts),
+  )
   return missing.length === 0
     ? ok('cgroup', 'version 1')
-    : fail('cgroup', `version 1 without ${missing.join(', ')}`, 'mount the missing controllers, or boot with cgroup version 2')
+    : fail(
+        'cgroup',
+        `version 1 without ${missing.join(', ')}`,
+        'mount the missing controllers, or boot with cgroup version 2',
+      )
 }
 
-async function checkProgram(program: string, debian: string, why: string): Promise<Check> {
+function checkProgram(program: string, debian: string, why: string): Check {
   const file = findProgram(program)
   return file === null
     ? fail(program, 'not installed', `it ${why}: apt-get install ${debian}`)
@@ -138,8 +159,15 @@ async function checkDisk(config: RunnerConfig): Promise<Check> {
     if (facts !== null) {
       const gib = (facts.bavail * facts.bsize) / 1024 ** 3
       const found = `${gib.toFixed(1)} GiB free at ${directory}`
-      if (gib < 2) return fail('disk', found, 'a lease needs 1 GiB free and the sample images 4; free some room or set --state-dir')
-      return gib < 10 ? warn('disk', found, 'the sample images need about 4 GiB') : ok('disk', found)
+      if (gib < 2)
+        return fail(
+          'disk',
+          found,
+          'a lease needs 1 GiB free and the sample images 4; free some room or set --state-dir',
+        )
+      return gib < 10
+        ? warn('disk', found, 'the sample images need about 4 GiB')
+        : ok('disk', found)
     }
     directory = path.dirname(directory)
   }
@@ -160,13 +188,23 @@ async function checkGpu(): Promise<Check> {
   const smi = findProgram('nvidia-smi')
   if (smi === null) return ok('gpu', 'none (no nvidia-smi): tasks for h100 are refused here')
   try {
-    const { stdout } = await run(smi, ['--query-gpu=name,uuid', '--format=csv,noheader'], { timeout: 10_000 })
+    const { stdout } = await run(smi, ['--query-gpu=name,uuid', '--format=csv,noheader'], {
+      timeout: 10_000,
+    })
     const count = stdout.trim().split('\n').length
     const hook = findProgram('nvidia-container-runtime-hook')
     return hook === null
-      ? warn('gpu', `${count} found, but no nvidia-container-runtime-hook`, 'install nvidia-container-toolkit 1.17.8 or newer and restart the engine')
+      ? warn(
+          'gpu',
+          `${count} found, but no nvidia-container-runtime-hook`,
+          'install nvidia-container-toolkit 1.17.8 or newer and restart the engine',
+        )
       : ok('gpu', `${count} found`)
   } catch (error) {
-    return warn('gpu', `nvidia-smi failed: ${(error as Error).message.split('\n')[0]}`, 'repair the driver; tasks for h100 are refused until it answers')
+    return warn(
+      'gpu',
+      `nvidia-smi failed: ${(error as Error).message.split('\n')[0]}`,
+      'repair the driver; tasks for h100 are refused until it answers',
+    )
   }
 }

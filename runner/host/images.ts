@@ -38,14 +38,13 @@ export async function buildOurImages<const Name extends ImageName>(
 ): Promise<Record<Name, BuiltImage>> {
   const { engineSocket } = await host.client.health(host)
   await using engine = await DockerEngine.connect({ socketPath: engineSocket })
-  return buildImages(names, { ...host, engine, onProgress: progress(host.say) })
+  return await buildImages(names, { ...host, engine, onProgress: progress(host.say) })
 }
 
 /** The id that a task's containers are started by: resolved from its digest, or built once from its Dockerfile. */
 export async function taskImageId(task: Task, host: ImageHost): Promise<string> {
   const { image } = task
-  if (image.kind === 'reference')
-    return (await host.client.inspectImage(image.reference, host)).id
+  if (image.kind === 'reference') return (await host.client.inspectImage(image.reference, host)).id
   const { engineSocket } = await host.client.health(host)
   await using engine = await DockerEngine.connect({ socketPath: engineSocket })
   const built = await buildTaskImage(image.context, {

@@ -70,7 +70,11 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
       ...['-H', `unix://${socket}`, '--pidfile', pidFile],
       ...['--bridge', 'none', '--iptables=false', '--ip6tables=false'],
     ],
-    { detached: true, stdio: ['ignore', log, log], env: { ...process.env, PATH: engineProgramPath() } },
+    {
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: { ...process.env, PATH: engineProgramPath() },
+    },
   )
   child.unref()
   const ended = new Promise<string>((resolve) => {
@@ -95,12 +99,24 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
       )
   }
   child.kill('SIGKILL')
-  throw new RunnerError('engine_missing', 'infra', `the private engine did not answer within ${startLimitMs / 1000} s; see ${logFile}`)
+  throw new RunnerError(
+    'engine_missing',
+    'infra',
+    `the private engine did not answer within ${startLimitMs / 1000} s; see ${logFile}`,
+  )
 }
 
 /** dockerd looks for containerd, runc and mount tools on its PATH, and a user's often lacks sbin. */
 const engineProgramPath = (): string =>
-  [...new Set([...(process.env['PATH'] ?? '').split(':'), '/usr/sbin', '/usr/bin', '/sbin', '/bin'])].join(':')
+  [
+    ...new Set([
+      ...(process.env['PATH'] ?? '').split(':'),
+      '/usr/sbin',
+      '/usr/bin',
+      '/sbin',
+      '/bin',
+    ]),
+  ].join(':')
 
 async function lastLines(file: string): Promise<string> {
   const text = await readFile(file, 'utf8').catch(() => '')

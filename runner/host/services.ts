@@ -83,8 +83,7 @@ export async function up({ config, say, daemonConfig }: UpOptions): Promise<Serv
   const deadline = performance.now() + daemonStartMs
   while (ended === null && performance.now() < deadline) {
     const health = await client.health().catch(() => null)
-    if (health !== null)
-      return { health, started: { engine: record !== null, daemon: true } }
+    if (health !== null) return { health, started: { engine: record !== null, daemon: true } }
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
   const tail = (await readFile(log, 'utf8').catch(() => '')).trim().split('\n').slice(-3).join('\n')
@@ -119,7 +118,10 @@ async function findEngine(
   for (const socket of [engineSocketIn(config.stateDir), '/var/run/docker.sock'])
     if (await engineAnswers(socket)) return { socket, record: null }
   say('starting a private container engine')
-  return { socket: engineSocketIn(config.stateDir), record: await startPrivateEngine(config.stateDir) }
+  return {
+    socket: engineSocketIn(config.stateDir),
+    record: await startPrivateEngine(config.stateDir),
+  }
 }
 
 /** Stops the daemon, then the engine, if `up` started them. Says what was stopped. */

@@ -126,7 +126,13 @@ async function record(
   measured: Measured,
 ): Promise<void> {
   const { executions } = ledger.state(planned.trial)
-  const { result, digest, path } = await recordTrial({ plan, planned, jobDir, measured, executions })
+  const { result, digest, path } = await recordTrial({
+    plan,
+    planned,
+    jobDir,
+    measured,
+    executions,
+  })
   await ledger.recorded({
     trial: planned.trial,
     execution,

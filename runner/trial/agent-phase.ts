@@ -3,7 +3,6 @@
  * frozen sandbox and all that was seen of it. The harness is started while the task's sandbox is still being sealed;
  * its first command waits until that is proven.
  */
-import type { Exit } from '../../daemon/protocol/exec-frames.ts'
 import type {
   CanaryResult,
   EgressSummary,
@@ -15,37 +14,15 @@ import type {
 import { RemoteError } from '../../daemon/protocol/errors.ts'
 import { RunnerError } from '../errors.ts'
 import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
-import { hardLimitSeconds } from '../harness/mini-swe-agent.ts'
 import { readTrajectory } from '../harness/trajectory.ts'
 import type { Reported } from '../result.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
+import type { HarnessEnd, HarnessRun } from './harness-run.ts'
 import { miniRun } from './mini-run.ts'
 import { scriptRun } from './script-run.ts'
 import { StepRecorder } from './step-recorder.ts'
-
-/** What a harness does in its sandboxes; one for each kind. */
-export interface HarnessRun {
-  /** Requests to be merged into those of the task's lease. */
-  readonly task: Partial<LeaseRequestInput>
-  /** The lease of a harness beside the task; null for one that works inside it. */
-  readonly harness: LeaseRequestInput | null
-  /** Runs to its end; null where there is nothing to run. */
-  readonly work: ((sandboxes: Sandboxes, signal: AbortSignal) => Promise<HarnessEnd>) | null
-}
-
-export interface Sandboxes {
-  readonly task: Promise<HeldLease>
-  readonly harness: HeldLease | null
-}
-
-export interface HarnessEnd {
-  readonly exit: Exit
-  readonly timedOut: boolean
-  /** The harness's own account, as bytes; null where it left none or has none. */
-  readonly trajectory: Uint8Array | null
-}
 
 export interface AgentPhase {
   /** Frozen, and still open: the patch is collected from it. */
@@ -122,7 +99,13 @@ async function harnessRun(context: ExecutionContext): Promise<HarnessRun> {
   }
 }
 
-function taskRequest({ task, configuration, images, trial, job }: ExecutionContext): LeaseRequestInput {
+function taskRequest({
+  task,
+  configuration,
+  images,
+  trial,
+  job,
+}: ExecutionContext): LeaseRequestInput {
   const { resources } = task.environment
   const chosen = Object.entries({ ...resources, ...configuration.resources }).filter(
     ([, value]) => value !== undefined,
@@ -131,7 +114,10 @@ function taskRequest({ task, configuration, images, trial, job }: ExecutionConte
     image: images.task,
     network: 'sealed',
     policy: configuration.policy,
-    env: { ...proxyEnvironment(configuration.policy.connect.allow.length > 0), ...task.environment.env },
+    env: {
+      ...proxyEnvironment(configuration.policy.connect.allow.length > 0),
+      ...task.environment.env,
+    },
     capabilities: [...task.environment.capabilities],
     resources: Object.fromEntries(chosen),
     gpus: task.hardware === 'h100' ? 1 : 0,
@@ -279,9 +265,4 @@ function classify(
     costUsd: trajectory?.costUsd ?? null,
   }
   return { end: diskLimit ?? end, reported }
-}
-
-export const agentLimitMs = ({ configuration, task }: ExecutionContext): number => {
-  const limit = hardLimitSeconds(configuration.limits)
-  return Math.min(limit, (task.agent.timeoutSeconds ?? Infinity) + 60) * 1000
 }

@@ -14,7 +14,9 @@ import { blobId, readTree, signalOption, type TreeEntry } from './tree.ts'
 import { lastLines, runGitScript } from './trusted-git.ts'
 import { createHash } from 'node:crypto'
 
-export type ApplyOutcome = { readonly ok: true } | { readonly ok: false; readonly failure: AgentFailure }
+export type ApplyOutcome =
+  | { readonly ok: true }
+  | { readonly ok: false; readonly failure: AgentFailure }
 
 /** `--git-dir` of our own keeps the image's configuration, attributes and hooks out of it. */
 const script = `

@@ -22,7 +22,8 @@ export async function packDirectory(directory: string): Promise<Buffer> {
     const header = { name: relative, mtime: epoch }
     if (facts.isDirectory()) {
       if (relative !== '') pack.entry({ ...header, type: 'directory', mode: 0o755 })
-      for (const name of (await readdir(file)).toSorted()) await add(path.posix.join(relative, name))
+      for (const name of (await readdir(file)).toSorted())
+        await add(path.posix.join(relative, name))
     } else if (facts.isSymbolicLink()) {
       pack.entry({ ...header, type: 'symlink', linkname: await readlink(file) })
     } else {

@@ -20,10 +20,13 @@ export interface CanaryCode {
   readonly source: string
 }
 
-const verbs = 'keep drop merge split order group trim count cache parse read write join pick skip map'
+const verbs =
+  'keep drop merge split order group trim count cache parse read write join pick skip map'
 const kinds = 'first last empty nested repeated partial leading trailing mixed single open plain'
-const things = 'spans items names keys rows parts chunks tokens fields lines entries groups pairs paths'
-const conditions = 'once twice in_order by_key at_end at_start when_equal when_short on_overlap again'
+const things =
+  'spans items names keys rows parts chunks tokens fields lines entries groups pairs paths'
+const conditions =
+  'once twice in_order by_key at_end at_start when_equal when_short on_overlap again'
 
 function pick(list: string, random: Random): string {
   const words = list.split(' ')

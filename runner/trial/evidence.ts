@@ -52,7 +52,10 @@ export class Evidence {
     await this.write(name, `${JSON.stringify(value, null, 2)}\n`)
   }
 
-  async writeLines(name: string, values: AsyncIterable<unknown> | Iterable<unknown>): Promise<void> {
+  async writeLines(
+    name: string,
+    values: AsyncIterable<unknown> | Iterable<unknown>,
+  ): Promise<void> {
     const lines: string[] = []
     for await (const value of values) lines.push(`${JSON.stringify(value)}\n`)
     await this.write(name, lines.join(''))
@@ -62,7 +65,7 @@ export class Evidence {
 /** All egress events of a trial, of every execution in order. */
 export async function* readEgressFile(trialDir: string): AsyncGenerator<AuditEvent> {
   const executions = path.join(trialDir, 'executions')
-  for (const name of (await readdir(executions).catch(() => [])).toSorted())
+  for (const name of (await readdir(executions).catch((): string[] => [])).toSorted())
     for await (const line of lines(path.join(executions, name, evidenceNames.egress)))
       yield auditEventSchema.parse(JSON.parse(line))
 }

@@ -6,7 +6,7 @@ import { miniCommand, miniFiles, miniPaths, trajectoryPath } from '../harness/mi
 import { gatewayBudget, readKey, type ModelSettings } from '../job/configuration.ts'
 import { recordingPath } from '../job/recordings.ts'
 import { ownLabel } from '../step-log.ts'
-import { agentLimitMs, type HarnessEnd, type HarnessRun, type Sandboxes } from './agent-phase.ts'
+import { agentLimitMs, type HarnessEnd, type HarnessRun, type Sandboxes } from './harness-run.ts'
 import { packFiles } from './bundle.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
@@ -20,12 +20,19 @@ export async function miniRun(context: ExecutionContext): Promise<HarnessRun> {
   const { client, configuration, images, task, trial, job, signal } = context
   const { model, limits } = configuration
   if (model === null || images.harness === null)
-    throw new RunnerError('harness_failed', 'operator', 'mini-SWE-agent needs a model and its image')
+    throw new RunnerError(
+      'harness_failed',
+      'operator',
+      'mini-SWE-agent needs a model and its image',
+    )
   const workdir = task.workdir ?? (await client.inspectImage(images.task, { signal })).workdir
   const files = miniFiles({
     instruction: task.instruction,
     model,
-    limits: { ...limits, wallTimeSeconds: Math.min(limits.wallTimeSeconds, task.agent.timeoutSeconds ?? Infinity) },
+    limits: {
+      ...limits,
+      wallTimeSeconds: Math.min(limits.wallTimeSeconds, task.agent.timeoutSeconds ?? Infinity),
+    },
     workdir: workdir === '' ? '/' : workdir,
   })
   const config = await client.putBundle(await packFiles(files), { signal })
@@ -40,7 +47,11 @@ export async function miniRun(context: ExecutionContext): Promise<HarnessRun> {
     owner: job,
     trial,
   }
-  return { task: {}, harness: request, work: (sandboxes, stop) => work(context, model, sandboxes, stop) }
+  return {
+    task: {},
+    harness: request,
+    work: (sandboxes, stop) => work(context, model, sandboxes, stop),
+  }
 }
 
 async function gateway(

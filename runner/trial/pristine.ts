@@ -97,8 +97,9 @@ cd "$2" && GIT_WORK_TREE="$2" "$1" check-ignore --no-index -z --stdin
 `
 
 /**
- * Which of these paths the pristine tree's own ignore rules ignore. Paths below something that is no directory there
- * are not asked about (git refuses the question) and count as not ignored.
+ * Which of these paths the pristine tree's own ignore rules ignore. Git answers by what lies there: below something that
+ * is no directory it refuses the question, and a rule for directories would match a file that took one's place. Such
+ * paths are not asked about and count as not ignored.
  */
 export async function ignoredPaths(
   sandbox: Sandbox,
@@ -106,18 +107,17 @@ export async function ignoredPaths(
   paths: readonly BytePath[],
   options: { signal?: AbortSignal | undefined } = {},
 ): Promise<ReadonlySet<BytePath>> {
-  const askable = paths.filter((path) => !ancestors(path).some((up) => pristine.tree.entries.has(up)))
-  if (askable.length === 0) return new Set()
-  const run = await runGitScript(
-    sandbox,
-    checkIgnore,
-    [pristine.git, pristine.root],
-    {
-      stdin: Buffer.from(askable.map((path) => `./${path}\0`).join(''), 'latin1'),
-      scratch: true,
-      signal: options.signal,
-    },
+  const { entries } = pristine.tree
+  const directories = new Set([...entries.keys()].flatMap(ancestors))
+  const askable = paths.filter(
+    (path) => !directories.has(path) && !ancestors(path).some((up) => entries.has(up)),
   )
+  if (askable.length === 0) return new Set()
+  const run = await runGitScript(sandbox, checkIgnore, [pristine.git, pristine.root], {
+    stdin: Buffer.from(askable.map((path) => `./${path}\0`).join(''), 'latin1'),
+    scratch: true,
+    signal: options.signal,
+  })
   const code = exitCodeOf(run.end)
   if (code !== 0 && code !== 1)
     throw new RunnerError(

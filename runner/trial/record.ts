@@ -77,4 +77,3 @@ export async function recordTrial(input: {
   const digest = await writeResult(file, result)
   return { result, digest, path: path.relative(jobDir, file) }
 }
-

@@ -1,6 +1,12 @@
 /** CTRF JSON (`results.tests[]`). Id: the name, after the suite where there is one; `pending` and `other` count as skipped. */
 import { z } from 'zod'
-import { ReportError, idText, messageText, type ReportedOutcome, type ReportedTest } from './reported.ts'
+import {
+  ReportError,
+  idText,
+  messageText,
+  type ReportedOutcome,
+  type ReportedTest,
+} from './reported.ts'
 
 const schema = z.looseObject({
   results: z.looseObject({

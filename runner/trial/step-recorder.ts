@@ -39,7 +39,11 @@ export class StepRecorder implements AsyncDisposable {
     while (!signal.aborted)
       try {
         const from = this.#next.get(lease) ?? 1
-        for await (const { seq, time, event } of client.events(lease, { from, follow: true, signal })) {
+        for await (const { seq, time, event } of client.events(lease, {
+          from,
+          follow: true,
+          signal,
+        })) {
           this.#next.set(lease, seq + 1)
           this.#take(this.#log.add({ time, event }))
         }

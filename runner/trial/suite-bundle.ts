@@ -139,12 +139,15 @@ const configNames = ['pytest.ini', '.pytest.ini', 'pyproject.toml', 'tox.ini', '
 function configOf(files: ReadonlyMap<string, HostFile>): string | null {
   const found = configNames.find((name) => {
     const file = files.get(name)
-    return file?.kind === 'file' && (name.includes('pytest.ini') || /pytest/.test(String(file.bytes)))
+    return (
+      file?.kind === 'file' && (name.includes('pytest.ini') || /pytest/.test(String(file.bytes)))
+    )
   })
   return found ?? null
 }
 
-const stopsEarly = /(?:^|[\s"'=])(?:-x|--exitfirst|--maxfail(?:=|\s+)\d+|--stepwise|--sw)(?=$|[\s"';|&)])/m
+const stopsEarly =
+  /(?:^|[\s"'=])(?:-x|--exitfirst|--maxfail(?:=|\s+)\d+|--stepwise|--sw)(?=$|[\s"';|&)])/m
 
 /** Puts two canaries into what the command collects: one that runs early and one that runs late. */
 function plant(

@@ -245,7 +245,11 @@ function resultsPlace(results: ResultFormat): ResultsPlace {
 
 type ReadFile =
   | { readonly name: string; readonly bytes: Buffer }
-  | { readonly name: string; readonly fault: Exclude<SuiteFault, 'timeout'>; readonly message: string }
+  | {
+      readonly name: string
+      readonly fault: Exclude<SuiteFault, 'timeout'>
+      readonly message: string
+    }
 
 async function readFiles(
   sandbox: Sandbox,

@@ -64,7 +64,7 @@ class ByteSource {
 
   async exactly(count: number): Promise<Buffer> {
     const parts: Buffer[] = []
-    for (let missing = count; missing > 0; ) {
+    for (let missing = count; missing > 0;) {
       const part = await this.some(missing)
       if (part === null) throw broken('it ends in the middle')
       missing -= part.length
@@ -103,7 +103,7 @@ export async function* readTar(stream: Readable): AsyncGenerator<TarHeader | Buf
       const header = headerOf(raw, type, extended)
       extended = new Map()
       yield header
-      for (let missing = header.size; missing > 0; ) {
+      for (let missing = header.size; missing > 0;) {
         const chunk = await source.some(missing)
         if (chunk === null) throw broken('it ends in the middle of a file')
         missing -= chunk.length
@@ -170,14 +170,17 @@ function checkSum(raw: Buffer): void {
 
 /** `<length> <key>=<value>\n`, again and again; values are bytes and may hold anything. */
 function* paxRecords(bytes: Buffer): Generator<[string, BytePath]> {
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const space = bytes.indexOf(0x20, at)
     const length = Number(bytes.toString('latin1', at, space))
     const end = at + length
     const equals = bytes.indexOf(0x3d, space)
     if (space === -1 || !Number.isInteger(length) || end > bytes.length || equals >= end)
       throw broken('a bad extended header')
-    yield [bytes.toString('latin1', space + 1, equals), bytes.toString('latin1', equals + 1, end - 1)]
+    yield [
+      bytes.toString('latin1', space + 1, equals),
+      bytes.toString('latin1', equals + 1, end - 1),
+    ]
     at = end
   }
 }

@@ -33,8 +33,7 @@ export function tarHeader(item: TarItem): Buffer {
   ])
 }
 
-export const tarPadding = (size: number): Buffer =>
-  Buffer.alloc((block - (size % block)) % block)
+export const tarPadding = (size: number): Buffer => Buffer.alloc((block - (size % block)) % block)
 
 export const tarEnd = (): Buffer => Buffer.alloc(2 * block)
 

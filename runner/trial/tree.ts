@@ -43,7 +43,11 @@ export interface TreeLimits {
 
 export type TreeReading =
   | { readonly ok: true; readonly tree: Tree }
-  | { readonly ok: false; readonly code: 'not_a_directory' | 'tree_too_large'; readonly message: string }
+  | {
+      readonly ok: false
+      readonly code: 'not_a_directory' | 'tree_too_large'
+      readonly message: string
+    }
 
 const maxPathBytes = 4000
 

@@ -37,7 +37,10 @@ export interface Measured {
   readonly wallTimeMs: number
   readonly phasesMs: TrialResult['phasesMs']
   readonly egress: EgressSummary
-  readonly proof: { readonly before: readonly CanaryResult[]; readonly after: readonly CanaryResult[] }
+  readonly proof: {
+    readonly before: readonly CanaryResult[]
+    readonly after: readonly CanaryResult[]
+  }
   readonly patchDigest: string | null
   readonly host: TrialResult['host']
   readonly gpus: LeaseView['gpus']
@@ -140,7 +143,10 @@ async function work(
 function withEnd(decided: Pick<Ruled, 'verdict' | 'reason'>, end: AgentPhase['end']): TrialReason {
   const { reason, verdict } = decided
   if (verdict !== 'failed' || end.kind === 'done') return reason
-  return { code: reason.code, message: `${reason.message}; ${end.reason.message} (${end.reason.code})` }
+  return {
+    code: reason.code,
+    message: `${reason.message}; ${end.reason.message} (${end.reason.code})`,
+  }
 }
 
 function ruleThrown(error: unknown, phase: TrialPhase, signal: AbortSignal): Ruled {
@@ -216,4 +222,9 @@ const usageOf = (usage: Usage | undefined): TrialResult['usage'] => ({
   calls: usage?.calls ?? 0,
 })
 
-const unknownHost: TrialResult['host'] = { name: 'unknown', engine: 'unknown', kernel: 'unknown', cpus: 1 }
+const unknownHost: TrialResult['host'] = {
+  name: 'unknown',
+  engine: 'unknown',
+  kernel: 'unknown',
+  cpus: 1,
+}

@@ -85,7 +85,12 @@ export function decideVerdict(input: VerdictInput): Decided {
   const failing = judged.filter(({ counts }) => counts.passed < counts.planned)
   const summary = judged.map(({ counts }, index) => countsText(index, counts)).join(', ')
   return failing.length === 0
-    ? { verdict: 'passed', blame: null, reason: { code: 'tests_passed', message: summary }, ...facts }
+    ? {
+        verdict: 'passed',
+        blame: null,
+        reason: { code: 'tests_passed', message: summary },
+        ...facts,
+      }
     : {
         verdict: 'failed',
         blame: 'agent',
@@ -134,7 +139,10 @@ function judge(evidence: SuiteEvidence): Judged {
       `${suite}: ${forged.length} of ${canaries.length} tests that must fail did not fail in the report`,
     )
   if (disagreement !== null) return withoutReport(evidence, disagreement.code, disagreement.message)
-  return counted(evidence, reported.filter((test) => !isCanary(test)))
+  return counted(
+    evidence,
+    reported.filter((test) => !isCanary(test)),
+  )
 }
 
 function counted(evidence: SuiteEvidence, reported: readonly ReportedTest[]): Judged {
@@ -206,7 +214,10 @@ function exitDisagreement(
     }
   }
   if (typeof exit !== 'object' || !('code' in exit))
-    return { code: 'verifier_broken', message: `${suite}: the command ended with ${exitText(exit)}` }
+    return {
+      code: 'verifier_broken',
+      message: `${suite}: the command ended with ${exitText(exit)}`,
+    }
   if (runner === 'pytest' && exit.code > 1)
     return {
       code: 'verifier_broken',

@@ -62,7 +62,12 @@ async function collectDeclared(
   agent: HeldLease,
 ): Promise<WorkOutcome> {
   const { artifacts } = task
-  const outcome = await collectArtifacts({ agent, artifacts, directory: evidence.directory, signal })
+  const outcome = await collectArtifacts({
+    agent,
+    artifacts,
+    directory: evidence.directory,
+    signal,
+  })
   await evidence.writeJson(evidenceNames.collect, outcome)
   if (!outcome.ok) return outcome
   const digest = sha256(Buffer.from(outcome.artifacts.map((one) => one.sha256).join('\n')))
@@ -132,7 +137,8 @@ async function verifySuite(
   })
   await evidence.write(`${suite.name}.stdout`, run.stdout)
   await evidence.write(`${suite.name}.stderr`, run.stderr)
-  for (const { name, bytes } of run.reportFiles) await evidence.write(`${suite.name}-${name}`, bytes)
+  for (const { name, bytes } of run.reportFiles)
+    await evidence.write(`${suite.name}-${name}`, bytes)
   await sandbox[Symbol.asyncDispose]()
   return {
     suite: suite.name,
@@ -182,7 +188,12 @@ async function openOffline(
   return owned.use(await HeldLease.open(client, request, { signal, onWait }))
 }
 
-export async function workdirOf({ client, task, images, signal }: ExecutionContext): Promise<string> {
+export async function workdirOf({
+  client,
+  task,
+  images,
+  signal,
+}: ExecutionContext): Promise<string> {
   if (task.workdir !== null) return task.workdir
   const { workdir } = await client.inspectImage(images.task, { signal })
   return workdir === '' ? '/' : workdir

@@ -10,12 +10,14 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
 import t from 'tap'
 import { buildImages, imageTags, readRecipes, recipeLabel } from '../../images/build.ts'
 import type { ImageProgress } from '../../images/build.ts'
 import { caBundle, pipConfig, proxyArguments } from '../../images/client-config.ts'
 import { packContext, readContext, recipeHash, textEntry } from '../../images/context.ts'
 import { digests } from '../../images/digests.ts'
+import { feed } from '../../images/feed.ts'
 import { outsideImages } from '../../images/dockerfile.ts'
 import { buildTaskImage } from '../../images/task-image.ts'
 import { ensureTools, isStaticElf } from '../../images/tools.ts'
@@ -170,6 +172,22 @@ t.test('two builders at once build each image once', async (t) => {
   t.equal(engine.builds.length, 1)
   t.equal(one.harness.id, two.harness.id)
 })
+
+t.test(
+  'a context that breaks while it is sent ends the build instead of leaving it to wait',
+  async (t) => {
+    const source = new PassThrough()
+    const given = Promise.withResolvers<AbortSignal>()
+    const fed = feed(source, undefined, (signal) => {
+      given.resolve(signal)
+      return new Promise(() => {})
+    })
+    source.destroy(new Error('a file changed'))
+    await t.rejects(fed, { message: 'a file changed' })
+    t.equal((await given.promise).aborted, true)
+    t.equal(await feed(new PassThrough(), undefined, async () => 'taken'), 'taken')
+  },
+)
 
 t.test('another processor is refused before anything is built', async (t) => {
   const engine = new ImageEngine()

@@ -152,8 +152,8 @@ const authorities: readonly Row[] = [
   ['[fd00:ec2::254]:80', 'ip_literal', 'metadata over IPv6'],
   ['::1:443', 'ip_literal', 'IPv6 without brackets'],
   ['2001:db8::1:443', 'ip_literal', 'IPv6 without brackets'],
-  ['::ffff:127.0.0.1:443', 'bad_authority', 'mapped, no brackets, and a port'],
-  ['[::1]', 'bad_authority', 'no port'],
+  ['::ffff:127.0.0.1:443', 'ip_literal', 'mapped, no brackets, and a port'],
+  ['[::1]', 'ip_literal', 'no port'],
   ['[fe80::1%25eth0]:443', 'bad_authority', 'a zone'],
   ['[::ffff:198.51.100.7%x.huggingface.co]:443', 'bad_authority', 'the allowed name as a zone'],
   ['[huggingface.co]:443', 'bad_authority', 'a name in brackets'],
@@ -163,7 +163,7 @@ const authorities: readonly Row[] = [
   ['huggingface.co.127:443', 'bad_authority', 'a number as the last label'],
   ['huggingface.co.0x7f:443', 'bad_authority', 'a hexadecimal number as the last label'],
   ['127.0.0.1.example:443', '127.0.0.1.example:443', 'a name; its address is vetted later'],
-  ['127.0.0.1:443@huggingface.co:443', 'bad_authority', 'an address as userinfo'],
+  ['127.0.0.1:443@huggingface.co:443', 'ip_literal', 'an address as userinfo'],
 ]
 
 const shown = (result: ReturnType<typeof parseAuthority>): string =>

@@ -18,6 +18,9 @@ const argumentMoves: Readonly<Record<Entry, readonly (readonly number[])[]>> = {
   int80: [[0xbb], [0xb9], [0xba]],
 }
 
+/** mov edi, eax · neg edi · test eax, eax · js over the next · xor edi, edi */
+const negateAndTest = [0x89, 0xc7, 0xf7, 0xdf, 0x85, 0xc0, 0x78, 0x02, 0x31, 0xff]
+
 export function syscallProbe(
   number: number,
   args: readonly number[],
@@ -25,11 +28,14 @@ export function syscallProbe(
 ): Buffer {
   const code = Buffer.from([
     ...args.flatMap((value, at) => [...(argumentMoves[entry][at] ?? []), ...imm32(value)]),
-    ...[0xb8, ...imm32(number)],
+    0xb8,
+    ...imm32(number),
     ...(entry === 'syscall' ? [0x0f, 0x05] : [0xcd, 0x80]),
-    // mov edi, eax · neg edi · test eax, eax · js over the next · xor edi, edi
-    ...[0x89, 0xc7, 0xf7, 0xdf, 0x85, 0xc0, 0x78, 0x02, 0x31, 0xff],
-    ...[0xb8, ...imm32(exitNumber), 0x0f, 0x05],
+    ...negateAndTest,
+    0xb8,
+    ...imm32(exitNumber),
+    0x0f,
+    0x05,
   ])
   const offset = elfHeaderBytes + programHeaderBytes
   const elf = Buffer.alloc(offset)

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { extract, pack } from 'tar-stream'
-import type { Headers } from 'tar-stream'
+import type { Header } from 'tar-stream'
 import t from 'tap'
 import { Cgroup, isLive } from '../../../daemon/engine/cgroup.ts'
 import { DockerEngine } from '../../../daemon/engine/docker.ts'
@@ -21,9 +21,7 @@ import type { Entry } from '../../support/syscall-probe.ts'
 const { engine, container, spec, baseImage, dispose } = await testEngine()
 t.teardown(dispose)
 
-function tarOf(
-  files: readonly (Partial<Headers> & { name: string; content?: Buffer })[],
-): Readable {
+function tarOf(files: readonly (Partial<Header> & { name: string; content?: Buffer })[]): Readable {
   const tar = pack()
   for (const { content, ...header } of files) tar.entry(header, content ?? Buffer.alloc(0))
   tar.finalize()
@@ -64,7 +62,6 @@ t.test('the kernel applies what the spec says', async (t) => {
   t.notSame((await box.run(['mknod', '/tmp/sda', 'b', '8', '0'])).end.exit, { code: 0 })
   t.match((await box.run(['df', '/dev/shm'])).stdout, /65536/)
   t.equal((await box.run(['sh', '-c', 'ulimit -c'])).stdout, '0\n')
-  t.not(await readFile(`/proc/${box.pid}/ns/net`).catch(() => 'own'), null)
 })
 
 t.test('the filter refuses the ways round the network and out of the sandbox', async (t) => {
@@ -198,6 +195,7 @@ t.test('archives go in and out, with the kind of the path', async (t) => {
       { name: 'link', type: 'symlink', linkname: 'dir/file' },
     ]),
   )
+  await box.run(['mkfifo', '/work/pipe'])
   const names: string[] = []
   const { stat: facts, tar } = await engine.readArchive(box.id, '/work/dir')
   t.match(facts, { name: 'dir', kind: 'directory' })
@@ -212,7 +210,7 @@ t.test('archives go in and out, with the kind of the path', async (t) => {
   for (const [path, kind] of [
     ['/work/dir/file', 'file'],
     ['/work/link', 'symlink'],
-    ['/dev/null', 'other'],
+    ['/work/pipe', 'other'],
   ] as const) {
     const read = await engine.readArchive(box.id, path)
     t.equal(read.stat.kind, kind, path)
@@ -235,10 +233,9 @@ t.test('a bundle is seen read-only, and what the sandbox writes shows on the hos
   })
   t.equal((await box.run(['cat', '/tests/hidden'])).stdout, 'tests')
   t.match((await box.run(['touch', '/tests/new'])).stderr, /Read-only/)
-  t.match(
-    (await box.run(['sh', '-c', 'head -c 2000000 /dev/zero > /scratch/x'])).stderr,
-    /No space/,
-  )
+  const over = await box.run(['sh', '-c', 'head -c 2000000 /dev/zero > /scratch/x'])
+  t.notSame(over.end.exit, { code: 0 })
+  t.equal((await box.run(['wc', '-c', '/scratch/x'])).stdout, '1048576 /scratch/x\n')
   await box.run(['sh', '-c', 'echo mine > /work/file'])
   if (box.upperDir === null) t.comment('this storage driver has no upper directory')
   else t.ok((await stat(join(box.upperDir, 'work/file'))).isFile())

@@ -132,5 +132,6 @@ export const sse =
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', ...hostHeaders })
     const bytes = Buffer.from(`: keep\n\n${events(payloads)}${end}`)
     for (let at = 0; at < bytes.length; at += cut) response.write(bytes.subarray(at, at + cut))
-    response.end()
+    // Some providers end the response a moment after [DONE].
+    setTimeout(() => response.end(), 2)
   }

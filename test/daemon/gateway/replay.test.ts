@@ -228,3 +228,20 @@ void t.test('calls that end in another order are recorded in the order they bega
   ])
   t.strictSame(recording[0]?.request, { model: 'm-1', assistantTurns: 0, body: request() })
 })
+
+void t.test('once an exchange could not be written no call is let through', async (t) => {
+  const good = json(completion('ok', usage(1, 0, 1)))
+  await using provider = await StandInProvider.open([good, good])
+  await using sandbox = await Sandbox.open({
+    baseUrl: provider.baseUrl,
+    exchangesFile: '/dev/full',
+  })
+  t.equal((await sandbox.ask()).status, 200)
+  await until(() => sandbox.gateway.usage().calls === 1)
+  t.match(await sandbox.ask(), {
+    status: 500,
+    headers: { 'x-closedbook-reason': 'internal_error' },
+  })
+  t.equal(provider.seen.length, 1)
+  t.match(sandbox.gateway.usage(), { calls: 1, failedCalls: 1, fault: { code: 'gateway_error' } })
+})

@@ -27,6 +27,7 @@ export interface Received {
 export interface Options {
   readonly baseUrl?: string
   readonly replay?: readonly RecordedCall[]
+  readonly exchangesFile?: string
   readonly spec?: Partial<
     Pick<ModelGatewaySpec, 'budget' | 'upstreamTimeoutMs' | 'record' | 'model'>
   >
@@ -55,17 +56,18 @@ export class Sandbox implements AsyncDisposable {
     this.#undo = undo
   }
 
-  static async open({ baseUrl, replay, spec = {} }: Options): Promise<Sandbox> {
+  static async open({ baseUrl, replay, spec = {}, ...rest }: Options): Promise<Sandbox> {
     await using undo = new AsyncDisposableStack()
     const directory = await mkdtemp(join(tmpdir(), 'gateway-'))
     undo.defer(() => rm(directory, { recursive: true }))
     const server = net.createServer().listen(0, '127.0.0.1')
     undo.defer(() => void server.close())
     await once(server, 'listening')
+    let connections = 0
     const audit: AuditRecord[] = []
     const calls: ModelCallEvent[] = []
     const owner = new AbortController()
-    const exchangesFile = join(directory, 'exchanges.jsonl')
+    const exchangesFile = rest.exchangesFile ?? join(directory, 'exchanges.jsonl')
     const upstream =
       baseUrl === undefined
         ? { kind: 'replay', bundle: 'b', path: 'p' }
@@ -76,7 +78,7 @@ export class Sandbox implements AsyncDisposable {
         server,
         audit: {
           append: (record) => audit.push(record),
-          nextConnection: () => audit.length + 1,
+          nextConnection: () => (connections += 1),
           flush: async () => {},
         },
         replay: replay ?? null,

@@ -1,0 +1,109 @@
+/**
+ * Runs format, lint, types and tests, in that order, on a real engine: the one that CLOSEDBOOK_TEST_ENGINE names, else
+ * a private one under .closedbook/, which is stopped again. Images are built once and kept there. Ends with the line
+ * `N passed, N failed`; a skipped test is a failure. Arguments are test files; without any, all run and all checks too.
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { DockerEngine } from '../daemon/engine/docker.ts'
+import { buildImages, imageNames } from '../images/build.ts'
+import { engineAnswers, engineSocketIn, startPrivateEngine } from '../runner/host/private-engine.ts'
+import { stopProcess } from '../runner/host/process-record.ts'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const stateDir = path.join(root, '.closedbook')
+const engineGraceMs = 20_000
+
+interface Outcome {
+  passed: number
+  failed: number
+}
+
+async function command(argv: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<number> {
+  const [program = '', ...args] = argv
+  const child = spawn(program, args, {
+    cwd: root,
+    stdio: 'inherit',
+    env: { ...process.env, ...env },
+  })
+  const [code] = (await once(child, 'exit')) as [number | null]
+  return code ?? 1
+}
+
+async function check(name: string, argv: readonly string[], outcome: Outcome): Promise<void> {
+  const started = performance.now()
+  const code = await command(argv)
+  outcome[code === 0 ? 'passed' : 'failed'] += 1
+  console.log(`${code === 0 ? 'ok' : 'FAILED'}  ${name}  ${seconds(started)}`)
+}
+
+const seconds = (since: number): string => `${((performance.now() - since) / 1000).toFixed(1)} s`
+
+/** An engine for the tests, and what ends it again if it was started here. */
+async function engine(): Promise<{ socket: string; stop: () => Promise<void> }> {
+  const named = process.env['CLOSEDBOOK_TEST_ENGINE']
+  if (named !== undefined && named !== '') return { socket: named, stop: async () => {} }
+  const socket = engineSocketIn(stateDir)
+  if (await engineAnswers(socket)) return { socket, stop: async () => {} }
+  console.log('· starting a private container engine')
+  const record = await startPrivateEngine(stateDir)
+  return { socket, stop: () => stopProcess(record, engineGraceMs) }
+}
+
+async function images(socketPath: string): Promise<void> {
+  await using docker = await DockerEngine.connect({ socketPath })
+  await buildImages(imageNames, {
+    engine: docker,
+    stateDir,
+    onProgress: ({ phase, text }) => {
+      if (phase === 'started' || phase === 'done') console.log(`· ${text}`)
+    },
+  })
+}
+
+async function tests(files: readonly string[], socket: string, outcome: Outcome): Promise<void> {
+  const report = path.join(root, '.tap', 'report.tap')
+  await mkdir(path.dirname(report), { recursive: true })
+  await command(['tap', 'run', '--reporter=terse', `--output-file=${report}`, ...files], {
+    CLOSEDBOOK_TEST_ENGINE: socket,
+    CLOSEDBOOK_STATE_DIR: '',
+    CLOSEDBOOK_ENGINE_SOCKET: '',
+  })
+  const text = await readFile(report, 'utf8').catch(() => '')
+  const lines = text.split('\n')
+  // the indented lines are the tests inside each file, which is what a person counts
+  const results = lines.filter((line) => /^ {4}(not )?ok \d/.test(line))
+  const bad = (line: string): boolean =>
+    line.trimStart().startsWith('not ok') || /# (SKIP|TODO)\b/i.test(line)
+  const files_ = lines.filter((line) => /^(not )?ok \d/.test(line))
+  const failed = results.filter(bad).length
+  outcome.passed += results.length - failed
+  // a file that failed without a failed test in it (it crashed, or timed out) counts as one
+  outcome.failed += Math.max(failed, files_.filter(bad).length)
+  if (results.length === 0) outcome.failed += 1
+}
+
+const started = performance.now()
+const files = process.argv.slice(2)
+const outcome: Outcome = { passed: 0, failed: 0 }
+if (files.length === 0) {
+  await check('format', ['oxfmt', '--check', '.'], outcome)
+  await check('lint', ['oxlint'], outcome)
+  await check('types', ['tsc', '-b'], outcome)
+}
+const { socket, stop } = await engine()
+try {
+  await images(socket)
+  await tests(files, socket, outcome)
+} catch (error) {
+  console.error(error)
+  outcome.failed += 1
+} finally {
+  await stop()
+}
+console.log(`in ${seconds(started)}`)
+console.log(`${outcome.passed} passed, ${outcome.failed} failed`)
+process.exit(outcome.failed === 0 ? 0 : 1)
