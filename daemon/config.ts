@@ -4,17 +4,17 @@
  * the process with status 78 and the path of the value.
  */
 import { existsSync, readFileSync } from 'node:fs'
-import os from 'node:os'
 import path from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { HostError } from './errors.ts'
+import { defaultStateDir } from './protocol/state-dir.ts'
 import { zodMessage } from './protocol/zod-message.ts'
 
 export const daemonConfigSchema = z.strictObject({
   stateDir: z
     .string()
-    .default(defaultStateDir())
+    .default(() => defaultStateDir(process.env))
     .describe('where leases, audit logs, bundles and the socket are kept'),
   socket: z
     .string()
@@ -72,17 +72,6 @@ export const daemonConfigSchema = z.strictObject({
 
 export type DaemonConfig = z.infer<typeof daemonConfigSchema>
 
-export function defaultStateDir(): string {
-  const base = process.env['CLOSEDBOOK_STATE_DIR']
-  if (base !== undefined && base !== '') return path.resolve(base)
-  return process.getuid?.() === 0
-    ? '/var/lib/closedbook'
-    : path.join(
-        process.env['XDG_STATE_HOME'] ?? path.join(os.homedir(), '.local/state'),
-        'closedbook',
-      )
-}
-
 const environment: Readonly<Record<string, string>> = {
   CLOSEDBOOK_STATE_DIR: 'stateDir',
   CLOSEDBOOK_SOCKET: 'socket',
@@ -102,7 +91,7 @@ export function loadDaemonConfig({
   flags = {},
 }: ConfigSources): DaemonConfig {
   const merged: Record<string, unknown> = {}
-  const chosen = file ?? path.join(defaultStateDir(), 'daemon.yaml')
+  const chosen = file ?? path.join(defaultStateDir(env), 'daemon.yaml')
   if (file !== undefined || existsSync(chosen)) Object.assign(merged, readYaml(chosen))
   for (const [name, key] of Object.entries(environment)) {
     const value = env[name]

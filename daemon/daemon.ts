@@ -26,6 +26,8 @@ import { Router } from './server/router.ts'
 import { findTools } from './tools.ts'
 import { version } from './version.ts'
 
+const unusedBundleMs = 6 * 3_600_000
+
 export class Daemon implements AsyncDisposable {
   readonly socket: string
   /** Resolves when somebody asked the daemon to end. */
@@ -81,6 +83,14 @@ export class Daemon implements AsyncDisposable {
       }),
     )
     await leases.reconcile()
+    const sweep = (): void =>
+      void bundles
+        .sweep(unusedBundleMs)
+        .catch((error: unknown) => log.warn({ err: error }, 'bundles.sweep-failed'))
+    sweep()
+    const sweeping = setInterval(sweep, unusedBundleMs)
+    sweeping.unref()
+    undo.defer(() => clearInterval(sweeping))
     const ended = Promise.withResolvers<void>()
     const facts = hostFacts(engineInfo, instance)
     addLeaseRoutes(router, { leases, directories })

@@ -2,11 +2,11 @@
  * The runner's own settings, one strict object: defaults, then the file named by --runner-config or CLOSEDBOOK_CONFIG,
  * then CLOSEDBOOK_* variables, then flags, merged before one parse. What an agent runs with is in configuration.ts.
  */
-import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { z } from 'zod'
+import { defaultStateDir } from '../daemon/protocol/state-dir.ts'
 import { configFailure, readDocument } from './document.ts'
-import { zodMessage } from './zod-message.ts'
+import { zodMessage } from '../daemon/protocol/zod-message.ts'
 
 export const runnerConfigSchema = z.strictObject({
   stateDir: z.string().min(1).describe('where daemon and runner keep what they know'),
@@ -31,12 +31,6 @@ const variables: Readonly<Record<string, keyof RunnerConfig>> = {
   CLOSEDBOOK_SOCKET: 'socket',
   CLOSEDBOOK_JOBS_DIR: 'jobsDir',
   CLOSEDBOOK_REQUEST_TIMEOUT_MS: 'requestTimeoutMs',
-}
-
-/** `/var/lib/closedbook` for root, else the user's own state directory. */
-export function defaultStateDir(env: NodeJS.ProcessEnv, uid = process.getuid?.()): string {
-  if (uid === 0) return '/var/lib/closedbook'
-  return join(env['XDG_STATE_HOME'] ?? join(env['HOME'] ?? homedir(), '.local/state'), 'closedbook')
 }
 
 export async function loadRunnerConfig(

@@ -10,7 +10,7 @@ import { exitSchema } from '../daemon/protocol/exec-frames.ts'
 import { egressSummarySchema, type CanaryResult } from '../daemon/protocol/lease.ts'
 import { RunnerError, messageOf, systemCode } from './errors.ts'
 import { writeFileAtomic } from './json-file.ts'
-import { zodMessage } from './zod-message.ts'
+import { zodMessage } from '../daemon/protocol/zod-message.ts'
 
 export const resultSchemaName = 'closedbook.result/1'
 

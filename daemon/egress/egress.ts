@@ -30,7 +30,7 @@ export interface EgressListeners {
   /** 0.0.0.0:53. */
   readonly dnsTcp: Server
   readonly dnsUdp: UdpSocket
-  /** 0.0.0.0:61999: any other TCP off loopback is sent here by the kernel. */
+  /** 0.0.0.0:61999: other TCP off loopback is sent here by the kernel. */
   readonly tripwire: Server
 }
 
@@ -43,6 +43,8 @@ export interface EgressOptions {
   /** Whether an address may be dialed; absent: only public ones. */
   readonly vet?: (address: string) => boolean
   readonly limits?: Partial<EgressLimits>
+  /** True where the owner of the namespace records direct attempts by address and port: the tripwire only refuses. */
+  readonly counted?: boolean
   /** Shared by all leases of a daemon. */
   readonly gate?: Gate
   /** A fault of ours or of a listener; traffic that it concerned has been cut. */
@@ -53,6 +55,8 @@ export interface EgressOptions {
 export interface Egress extends AsyncDisposable {
   /** Sockets from the sandbox that are open. */
   readonly openSockets: number
+  /** The allowed name that was answered with this address, for the records of whoever sees only addresses. */
+  nameOf(address: string): string | null
 }
 
 export function serveEgress(listeners: EgressListeners, options: EgressOptions): Egress {
@@ -111,9 +115,16 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
   listen(listeners.proxy, 'connect', (socket) => http.adopt(socket, 'proxy'))
   listen(listeners.http, 'http', (socket) => http.adopt(socket, 'direct'))
   listen(listeners.tls, 'tls', (socket) => serveTransparentTls(context, socket))
-  listen(listeners.tripwire, 'tcp', (socket) =>
-    serveTripwire(context, socket, (a) => dns.nameOf(a)),
-  )
+  if (options.counted === true) {
+    listeners.tripwire.on('connection', (socket) => {
+      socket.on('error', () => undefined)
+      socket.resetAndDestroy()
+    })
+  } else {
+    listen(listeners.tripwire, 'tcp', (socket) =>
+      serveTripwire(context, socket, (a) => dns.nameOf(a)),
+    )
+  }
   listen(listeners.dnsTcp, 'dns', (socket) => dns.serveTcp(socket))
 
   const onMessage = (message: Buffer, from: RemoteInfo): void => {
@@ -146,6 +157,7 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
     get openSockets() {
       return sockets.size
     },
+    nameOf: (address) => dns.nameOf(address),
     [Symbol.asyncDispose]: async () => {
       shut()
       // Close records are written as the sockets close, a turn of the event loop later.

@@ -270,12 +270,7 @@ function drainable(request: IncomingMessage): boolean {
 }
 
 /** What the parser says of bytes that are no HTTP/1 at all, such as SOCKS, TLS or the preface of HTTP/2. */
-const notHttp = new Set([
-  'HPE_INVALID_METHOD',
-  'HPE_PAUSED_H2_UPGRADE',
-  'HPE_INVALID_VERSION',
-  'HPE_INVALID_CONSTANT',
-])
+const notHttp = new Set(['HPE_INVALID_METHOD', 'HPE_PAUSED_H2_UPGRADE', 'HPE_INVALID_CONSTANT'])
 
 function describeClientError(code: string): { reason: Reason; status: number } {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return { reason: 'bad_request', status: 408 }

@@ -8,6 +8,8 @@ import { AuditError } from './audit-error.ts'
 
 const chunkBytes = 256 * 1024
 const newline = 0x0a
+/** No event of ours comes near; reading on would only fill the memory. */
+const maxLineBytes = 1024 * 1024
 
 export interface AuditLine {
   readonly event: AuditEvent
@@ -38,6 +40,7 @@ export async function* readAuditLines(
     }
     pending = data.subarray(start)
     position += start
+    if (pending.length > maxLineBytes) throw corrupt(file, position + pending.length)
   }
 }
 
@@ -56,10 +59,13 @@ function parseLine(file: string, end: number, text: string): AuditEvent {
   } catch {
     // told below
   }
-  throw new AuditError(
+  throw corrupt(file, end)
+}
+
+const corrupt = (file: string, end: number): AuditError =>
+  new AuditError(
     'audit_corrupt',
     'infra',
     `the line that ends at byte ${end} of the audit log is no event; keep the file and close the lease`,
     { facts: { file, end } },
   )
-}

@@ -66,7 +66,7 @@ export class DockerEngine implements Engine {
           docker.getEvents({
             filters: { event: ['exec_die'] },
             abortSignal: merged,
-            ...(since === null ? {} : { since: seconds(since) }),
+            since: seconds(since),
           }) as Promise<Readable>,
       ),
     )

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Readable } from 'node:stream'
 import { jsonLines } from './json-lines.ts'
 
-export type OpenEvents = (sinceNanos: bigint | null, signal: AbortSignal) => Promise<Readable>
+export type OpenEvents = (sinceNanos: bigint, signal: AbortSignal) => Promise<Readable>
 
 const retryMs = 200
 /** After so long without the engine, those who wait are told that it is gone. */
@@ -17,7 +17,7 @@ export class ExecEvents {
   readonly #open: OpenEvents
   readonly #stop = new AbortController()
   readonly #waiting = new Map<string, (exitCode: number | null) => void>()
-  #since: bigint | null = null
+  #since = 0n
   #running: Promise<void> = Promise.resolve()
 
   constructor(open: OpenEvents) {
@@ -26,7 +26,8 @@ export class ExecEvents {
 
   /** Resolves when the engine has answered: deaths from now on are seen. */
   async start(): Promise<void> {
-    const first = await this.#open(null, this.#stop.signal)
+    this.#since = BigInt(Date.now()) * 1_000_000n
+    const first = await this.#open(this.#since, this.#stop.signal)
     this.#running = this.#follow(first)
   }
 

@@ -28,6 +28,11 @@ export class Demuxer {
   #left = 0
   #stream: Piece['stream'] = 'stdout'
 
+  /** True inside a frame: a stream that ends here was cut. */
+  get isInFrame(): boolean {
+    return this.#left > 0 || this.#headerFilled > 0
+  }
+
   #readHeader(chunk: Buffer, at: number): number {
     const copied = chunk.copy(
       this.#header,

@@ -47,6 +47,7 @@ const killedStreamMs = 2_000
 /** Codes by which engines tell of a failed start; a command may end with them as well. */
 const ambiguousCodes: ReadonlySet<number> = new Set([126, 127, 128])
 const killedCode = 137
+const lostClientCode = 126
 const deadContainerMs = 100
 
 /** Throws `exec_not_started`, `container_gone` before the start, and what the engine says otherwise. */
@@ -157,11 +158,16 @@ class Exec {
           await this.#gate.take(stream === 'stderr' && !merged ? 'stderr' : 'stdout', bytes)
         this.#waitingSince = performance.now()
       }
-      return false
+      return demuxer.isInFrame && this.#isStillWanted()
     } catch (thrown) {
       if (thrown instanceof EngineError || this.#gate.failed) throw thrown
-      return !this.#dead && this.#killing === null
+      return this.#isStillWanted()
     }
+  }
+
+  /** Nothing that we know of explains the end of the stream. */
+  #isStillWanted(): boolean {
+    return !this.#dead && this.#killing === null
   }
 
   #onDeath(code: number | null): void {
@@ -211,6 +217,14 @@ class Exec {
       }
       await this.#deathWithin(inspectEveryMs)
     }
+    await this.#doubtLateDeath()
+  }
+
+  /** The stream ended long before the command: it closed its output itself, or the engine lost us and says so here. */
+  async #doubtLateDeath(): Promise<void> {
+    if (this.#code === lostClientCode || this.#killing !== null) return
+    const found = await this.#parts.handle.inspect().catch(() => null)
+    if (found?.exitCode === lostClientCode) this.#cause ??= 'engine_lost'
   }
 
   async #settleFromRecord(
@@ -219,9 +233,14 @@ class Exec {
   ): Promise<void> {
     if (found.pid === 0) throw this.#notStarted()
     await this.#deathWithin(lateEventMs)
-    // After a break the record says 126 whatever happened; after a clean end it is right.
-    if (this.#code === null && !broken) this.#code = found.exitCode
-    if (this.#code === null) this.#cause ??= 'engine_lost'
+    if (this.#code !== null) return
+    // The engine writes this code when it lost its client, whatever the command does: only the event knows better.
+    if (!broken && found.exitCode !== lostClientCode) {
+      this.#code = found.exitCode
+      return
+    }
+    await this.#kill('engine_lost')
+    this.#cause ??= 'engine_lost'
   }
 
   /** null when the container or the engine is gone, with the cause set. */
@@ -270,7 +289,8 @@ class Exec {
     const { cgroup, execId } = options
     const found = await handle.inspect().catch(() => null)
     // Ended a moment ago: the engine waits for children that hold the output before it says so.
-    const ended = found?.running === false && found.pid > 0
+    const ended =
+      found?.running === false && found.pid > 0 && cgroup?.pids().includes(found.pid) !== true
     if (!ended) this.#cause ??= cause
     if (!ended && cgroup !== null)
       await killTree(

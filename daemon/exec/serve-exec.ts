@@ -48,6 +48,7 @@ export interface ServedExecRecorder {
 
 const startDeadlineMs = 10_000
 const frameBytes = 64 * 1024
+const stalledClientMs = 5_000
 /** A client that ignores acknowledgements is read no further than this. */
 const stdinLimitBytes = 2 * 1024 * 1024
 
@@ -129,13 +130,18 @@ class Connection {
   async #run(exec: string, start: ExecStart): Promise<ExecEnd> {
     const { engine, containerId, cgroup, signal, recorder } = this.#options
     recorder?.started(exec, start)
+    const stop =
+      signal === undefined ? this.#stop.signal : AbortSignal.any([this.#stop.signal, signal])
+    stop.addEventListener('abort', () => {
+      // A client that takes no output must not keep a command that has been ended from being over.
+      setTimeout(() => this.#socket.destroy(), stalledClientMs).unref()
+    })
     try {
       const end = await runExec(engine, containerId, start, {
         execId: exec,
         cgroup,
         stdin: this.#stdin.readable,
-        signal:
-          signal === undefined ? this.#stop.signal : AbortSignal.any([this.#stop.signal, signal]),
+        signal: stop,
         onStarted: () => {
           if (this.#isOpen()) this.#socket.write(encodeJsonFrame(frameType.started, { exec }))
         },

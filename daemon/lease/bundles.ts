@@ -5,7 +5,7 @@
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
-import { access, chmod, mkdir, readdir, rename, rm, symlink } from 'node:fs/promises'
+import { access, chmod, mkdir, readdir, rename, rm, stat, symlink, utimes } from 'node:fs/promises'
 import path from 'node:path'
 import { Transform, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -36,6 +36,9 @@ export class Bundles {
 
   async put(bundle: string, body: Readable, options: { signal?: AbortSignal } = {}): Promise<void> {
     if (await this.#has(bundle)) {
+      // used again: it is young again for the sweep
+      const now = new Date()
+      await utimes(this.pathOf(bundle), now, now)
       body.resume()
       return
     }
@@ -77,6 +80,15 @@ export class Bundles {
   async remove(bundle: string): Promise<void> {
     if ((this.#used.get(bundle) ?? 0) > 0) return
     await rm(this.pathOf(bundle), { recursive: true, force: true })
+  }
+
+  /** Forgets what nobody has brought or mounted for so long: callers that died could not. */
+  async sweep(unusedMs: number): Promise<void> {
+    for (const bundle of await readdir(this.directory)) {
+      if ((this.#used.get(bundle) ?? 0) > 0) continue
+      const facts = await stat(this.pathOf(bundle)).catch(() => null)
+      if (facts !== null && Date.now() - facts.mtimeMs > unusedMs) await this.remove(bundle)
+    }
   }
 
   async #has(bundle: string): Promise<boolean> {

@@ -11,12 +11,10 @@ import type { AuditLog } from '../egress/audit-log.ts'
 import type { Cgroup } from '../engine/cgroup.ts'
 import type { PathStat } from '../engine/engine.ts'
 import { LeaseError } from '../errors.ts'
-import { runExec } from '../exec/exec.ts'
 import { serveExec } from '../exec/serve-exec.ts'
 import type { ModelGateway } from '../gateway/model.ts'
 import type { SealedNetwork } from '../network/seal.ts'
-import { canaries, canaryArgv, judge, type ProofOptions } from '../network/proof.ts'
-import { execStartSchema } from '../protocol/exec-frames.ts'
+import { canaries, judge, type ProofOptions } from '../network/proof.ts'
 import type {
   CanaryResult,
   EgressSummary,
@@ -33,6 +31,7 @@ import type { ExecGateway } from './exec-gateway.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import { ExecRecorder } from './exec-recorder.ts'
+import { ProofRun } from './proof-run.ts'
 import { move, requireState } from './state.ts'
 
 /** What a lease came to own while it was opened; each null until its phase. */
@@ -71,6 +70,7 @@ export class Lease {
   #expiresAt: string
   #closing: Promise<void> | null = null
   #frozen: FreezeReport | null = null
+  #proofRun: ProofRun | null = null
 
   constructor(
     id: string,
@@ -193,6 +193,15 @@ export class Lease {
     })
   }
 
+  /** Starts the program of the proof, which waits until `prove` gives it its canaries. */
+  startProof(phase: ProofOptions['phase']): ProofRun {
+    this.#proofRun ??= ProofRun.start(
+      { engine: this.#deps.engine, container: this.#container('prove') },
+      { execId: `proof-${phase}`, cgroup: this.parts.cgroup, signal: this.#ended.signal },
+    )
+    return this.#proofRun
+  }
+
   /** Runs the canaries again or for the first time, and returns what they saw. */
   async prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
     requireState(this.id, this.#state, ['proving', 'ready', 'frozen'], 'prove')
@@ -204,32 +213,18 @@ export class Lease {
       model: phase === 'before' && this.parts.model !== null,
       exec: phase === 'before' && this.parts.execGateway !== null,
     })
-    await network.count()
+    const run = this.startProof(phase)
+    this.#proofRun = null
+    // Attempts of the agent's are counted before ours are marked; in a new sandbox nothing has run.
+    if (phase === 'after') await network.count()
     const seen: AuditEvent[] = []
     const see = (event: AuditEvent): void => void seen.push(event)
     auditWatchers.add(see)
     audit.canary = true
     try {
-      const output: Buffer[] = []
-      await runExec(
-        this.#deps.engine,
-        this.#container('prove'),
-        execStartSchema.parse({
-          argv: canaryArgv(list),
-          timeoutMs: 10_000,
-          outputLimitBytes: 64 * 1024,
-        }),
-        {
-          execId: `proof-${phase}`,
-          onOutput: (stream, _offset, bytes) => {
-            if (stream === 'stdout') output.push(bytes)
-          },
-          signal: this.#ended.signal,
-          cgroup: this.parts.cgroup,
-        },
-      )
+      const output = await run.run(list)
       await network.count()
-      const results = judge(list, Buffer.concat(output).toString(), seen)
+      const results = judge(list, output, seen)
       this.proof[phase].splice(0, Infinity, ...results)
       return { canaries: results, ok: results.every(({ ok }) => ok) }
     } finally {

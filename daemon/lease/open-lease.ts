@@ -8,11 +8,10 @@ import path from 'node:path'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { AuditLog } from '../egress/audit-log.ts'
 import { readAudit } from '../egress/read-audit.ts'
-import { serveEgress } from '../egress/egress.ts'
+import { serveEgress, type Egress } from '../egress/egress.ts'
 import { Cgroup } from '../engine/cgroup.ts'
 import { ClosedbookError, LeaseError, RequestError } from '../errors.ts'
 import { ModelGateway } from '../gateway/model.ts'
-import type { CensusEntry } from '../network/census.ts'
 import { SealedNetwork } from '../network/seal.ts'
 import type { LeaseRequest } from '../protocol/lease.ts'
 import { recordedCallSchema, type RecordedCall } from '../protocol/recording.ts'
@@ -50,6 +49,7 @@ export async function openLease(
     watch('create')
     if (request.network === 'sealed') {
       await lease.enter('sealing')
+      lease.startProof('before')
       await seal(lease, deps, { signal })
       watch('seal')
       await lease.enter('proving')
@@ -87,15 +87,9 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   await using undo = new AsyncDisposableStack()
   undo.use(deps.admission.admit(record.lease, request.resources))
   undo.use(await deps.bundles.use(bundlesOf(request)))
-  const adopted: CensusEntry[] = []
+  const adopted: AuditEvent[] = []
   for await (const event of readAudit(auditFile(record.lease, deps)))
-    if (event.kind === 'census' && event.address !== null)
-      adopted.push({
-        protocol: event.protocol as CensusEntry['protocol'],
-        address: event.address,
-        port: event.port,
-        packets: event.count,
-      })
+    if (event.kind === 'census') adopted.push(event)
   const parts = await openRecords(record.lease, request, deps, undo)
   const lease = new Lease(record.lease, request, parts, deps, undo.move(), record)
   lease.resumeAt(record.state, record.proof)
@@ -248,22 +242,32 @@ function attach(lease: Lease, deps: LeaseDeps, pid: number, upperDir: string | n
 async function seal(
   lease: Lease,
   deps: LeaseDeps,
-  options: { signal?: AbortSignal; adopted?: readonly CensusEntry[] },
+  options: { signal?: AbortSignal; adopted?: readonly AuditEvent[] },
 ): Promise<void> {
   const { parts, request, owned } = lease
   const { execInto } = request
+  let nameOf: Egress['nameOf'] = () => null
   const network = owned.use(
     await SealedNetwork.open({
       pid: parts.pid,
       model: request.model !== undefined,
       exec: execInto !== undefined,
-      onCensus: (record) => void parts.audit.append(record),
+      onCensus: (record) =>
+        void parts.audit.append({ ...record, host: nameOf(record.address ?? '') }),
       ...options,
     }),
   )
   parts.network = network
   const { model, exec, ...listeners } = network.listeners
-  owned.use(serveEgress(listeners, { policy: request.policy, audit: parts.audit, ...deps.egress }))
+  const egress = owned.use(
+    serveEgress(listeners, {
+      policy: request.policy,
+      audit: parts.audit,
+      counted: true,
+      ...deps.egress,
+    }),
+  )
+  nameOf = (address) => egress.nameOf(address)
   if (request.model !== undefined && model !== null) {
     parts.model = owned.use(
       await ModelGateway.open(request.model, {

@@ -1,19 +1,39 @@
 /**
  * The census: what the kernel counted in a sandbox's namespace, and the audit events that it yields. Listeners of
- * ours see TCP to ports 80, 443 and 53 and DNS over UDP with names and bytes; every other attempt is refused before
- * a listener could name its port, so its exact count comes from here, once, as a `census` event by address and port.
+ * ours see TCP to ports 80, 443 and 53 and DNS over UDP with names and bytes, and record them; every other attempt is
+ * refused by the kernel and counted once, so its exact count comes from here, as `census` events by address and
+ * port. So do attempts that came to those ports while no daemon was there to listen.
  */
-import type { AuditRecord } from '../../policy/audit-event.ts'
+import type { AuditEvent, AuditRecord } from '../../policy/audit-event.ts'
 import type { Reason } from '../../policy/decision.ts'
 import { runInNamespace } from './namespace.ts'
 import { ports } from './rules.ts'
 
+type Protocol = 'tcp' | 'udp' | 'icmp' | 'other'
+
+/** The sets of rules.ts, each with a counter of what it has no room to name. */
+const setNames = [
+  'tcp_attempts',
+  'udp_attempts',
+  'other_attempts',
+  'tcp_unanswered',
+  'udp_unanswered',
+] as const
+type SetName = (typeof setNames)[number]
+
 export interface CensusEntry {
-  readonly protocol: 'tcp' | 'udp' | 'icmp' | 'other'
+  readonly set: SetName
+  readonly protocol: Protocol
   readonly address: string
   /** null for protocols without ports. */
   readonly port: number | null
   readonly packets: number
+}
+
+export interface CensusReading {
+  readonly entries: readonly CensusEntry[]
+  /** Counted beyond what the sets can name. */
+  readonly more: Readonly<Record<SetName, number>>
 }
 
 interface NftElement {
@@ -22,12 +42,6 @@ interface NftElement {
 interface NftObject {
   set?: { name?: string; elem?: NftElement[] }
   counter?: { name?: string; packets?: number }
-}
-
-export interface CensusReading {
-  readonly entries: readonly CensusEntry[]
-  /** Exact even when a set is full. */
-  readonly totals: { readonly tcp: number; readonly udp: number; readonly other: number }
 }
 
 export async function readCensus(
@@ -42,96 +56,103 @@ export async function readCensus(
   return parseCensus(text)
 }
 
+const none: Readonly<Record<SetName, number>> = {
+  tcp_attempts: 0,
+  udp_attempts: 0,
+  other_attempts: 0,
+  tcp_unanswered: 0,
+  udp_unanswered: 0,
+}
+
 export function parseCensus(text: string): CensusReading {
   const objects = (JSON.parse(text) as { nftables?: NftObject[] }).nftables ?? []
   const entries: CensusEntry[] = []
-  const totals = { tcp: 0, udp: 0, other: 0 }
-  for (const { set, counter } of objects) {
-    if (counter?.name === 'tcp_total') totals.tcp = counter.packets ?? 0
-    if (counter?.name === 'udp_total') totals.udp = counter.packets ?? 0
-    if (counter?.name === 'other_total') totals.other = counter.packets ?? 0
-    for (const { elem } of set?.elem ?? []) {
+  const more: Record<SetName, number> = { ...none }
+  for (const object of objects) {
+    const counted = setNames.find((name) => object.counter?.name === `${name}_more`)
+    if (counted !== undefined) more[counted] = object.counter?.packets ?? 0
+    const set = setNames.find((name) => object.set?.name === name)
+    if (set === undefined) continue
+    for (const { elem } of object.set?.elem ?? []) {
       const [address, second] = elem?.val?.concat ?? []
       if (address === undefined || second === undefined) continue
-      const packets = elem?.counter?.packets ?? 0
-      if (set?.name === 'tcp_attempts')
-        entries.push({ protocol: 'tcp', address, port: Number(second), packets })
-      else if (set?.name === 'udp_attempts')
-        entries.push({ protocol: 'udp', address, port: Number(second), packets })
-      else if (set?.name === 'other_attempts')
-        entries.push({
-          protocol: second === 'icmp' || second === 1 ? 'icmp' : 'other',
-          address,
-          port: null,
-          packets,
-        })
+      const icmp = set === 'other_attempts' && (second === 'icmp' || second === 1)
+      entries.push({
+        set,
+        protocol: icmp ? 'icmp' : protocolOf(set),
+        address,
+        port: set === 'other_attempts' ? null : Number(second),
+        packets: elem?.counter?.packets ?? 0,
+      })
     }
   }
-  return { entries, totals }
+  return { entries, more }
 }
 
-const seenByListeners = ({ protocol, port }: CensusEntry): boolean =>
-  (protocol === 'tcp' && (port === ports.http || port === ports.tls || port === ports.dns)) ||
-  (protocol === 'udp' && port === ports.dns)
+const protocolOf = (set: SetName): 'tcp' | 'udp' | 'other' =>
+  set === 'other_attempts' ? 'other' : set.startsWith('tcp') ? 'tcp' : 'udp'
 
-const reasonOf: Record<CensusEntry['protocol'], Reason> = {
+const reasonOf: Readonly<Record<Protocol, Reason>> = {
   tcp: 'direct_tcp',
   udp: 'direct_udp',
   icmp: 'direct_icmp',
   other: 'direct_other',
 }
+const moreDetail = 'more addresses than the census keeps by name'
+const unansweredDetail = 'no daemon was there to answer'
 
 /** Remembers what has been reported, so that each reading yields only what is new. */
 export class Census {
   readonly #reported = new Map<string, number>()
-  readonly #overflow = { tcp: 0, udp: 0, other: 0 }
+  readonly #more: Record<SetName, number> = { ...none }
 
-  /** Counts that the audit log of an adopted lease already holds. */
-  restore(entry: CensusEntry): void {
-    const key = keyOf(entry)
-    this.#reported.set(key, (this.#reported.get(key) ?? 0) + entry.packets)
+  /** Takes in a census event that the audit log of an adopted lease already holds. */
+  restore({ protocol, address, port, count, detail }: AuditEvent): void {
+    if (address !== null) {
+      const key = keyOf({ protocol, address, port })
+      this.#reported.set(key, (this.#reported.get(key) ?? 0) + count)
+      return
+    }
+    const kind = protocol === 'tcp' || protocol === 'udp' ? protocol : 'other'
+    const unanswered = detail === unansweredDetail && kind !== 'other'
+    this.#more[unanswered ? `${kind}_unanswered` : `${kind}_attempts`] += count
   }
 
   /** Audit records for what is new in a reading. */
   delta(reading: CensusReading): AuditRecord[] {
     const records: AuditRecord[] = []
-    const named = { tcp: 0, udp: 0, other: 0 }
-    for (const entry of reading.entries) {
-      named[entry.protocol === 'icmp' ? 'other' : entry.protocol] += entry.packets
-      if (seenByListeners(entry)) continue
-      const key = keyOf(entry)
-      const count = entry.packets - (this.#reported.get(key) ?? 0)
+    for (const { set, protocol, address, port, packets } of reading.entries) {
+      const key = keyOf({ protocol, address, port })
+      const count = packets - (this.#reported.get(key) ?? 0)
       if (count <= 0) continue
-      this.#reported.set(key, entry.packets)
-      records.push(recordOf(entry.protocol, entry.address, entry.port, count))
+      this.#reported.set(key, packets)
+      records.push({ ...denied(set, { protocol, address, port }), count })
     }
-    for (const protocol of ['tcp', 'udp', 'other'] as const) {
-      const count = reading.totals[protocol] - named[protocol] - this.#overflow[protocol]
+    for (const set of setNames) {
+      const count = reading.more[set] - this.#more[set]
       if (count <= 0) continue
-      this.#overflow[protocol] += count
-      records.push({
-        ...recordOf(protocol, null, null, count),
-        detail: 'more addresses than the census keeps by name',
-      })
+      this.#more[set] += count
+      const record = denied(set, { protocol: protocolOf(set), address: null, port: null })
+      records.push({ detail: moreDetail, ...record, count })
     }
     return records
   }
 }
 
-const keyOf = (entry: CensusEntry): string =>
-  `${entry.protocol} ${entry.address} ${entry.port ?? ''}`
+type Target = Pick<AuditEvent, 'address' | 'port'> & { readonly protocol: Protocol }
 
-const recordOf = (
-  protocol: CensusEntry['protocol'],
-  address: string | null,
-  port: number | null,
-  count: number,
-): AuditRecord => ({
-  kind: 'census',
-  protocol,
-  action: 'deny',
-  reason: reasonOf[protocol],
-  address,
-  port,
-  count,
-})
+/** The sets share no key: what a listener of ours serves is not among the attempts. */
+const keyOf = ({ protocol, address, port }: Pick<AuditEvent, 'protocol' | 'address' | 'port'>): string =>
+  `${protocol} ${address ?? ''} ${port ?? ''}`
+
+function denied(set: SetName, target: Target): AuditRecord {
+  const record = { kind: 'census', action: 'deny', ...target } as const
+  if (!set.endsWith('_unanswered')) return { ...record, reason: reasonOf[target.protocol] }
+  return { ...record, reason: unansweredReason(target), detail: unansweredDetail }
+}
+
+/** Why it could have got no further than to us, had we been there; the proxy would have had a say. */
+function unansweredReason({ protocol, address, port }: Target): Reason {
+  if (protocol === 'udp' || port === ports.dns) return 'dns_query'
+  return address?.startsWith('127.') === true ? 'internal_error' : 'direct_tcp'
+}

@@ -1,11 +1,17 @@
 /** Commands and listeners inside the network namespace of a running container, reached by the pid of its PID 1. */
 import { spawn } from 'node:child_process'
 import type dgram from 'node:dgram'
+import { readFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
 import net from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { LeaseError } from '../errors.ts'
 
 const helper = fileURLToPath(new URL('namespace-helper.ts', import.meta.url))
+/** Stripped once, here: Node needs 30 ms to do it at each start, and a lease waits for them. */
+const helperCode = helper.endsWith('.ts')
+  ? stripTypeScriptTypes(readFileSync(helper, 'utf8'))
+  : readFileSync(helper, 'utf8')
 
 export interface ListenerSpec {
   readonly name: string
@@ -61,7 +67,10 @@ export async function listenInNamespace(
 ): Promise<OpenedListeners> {
   const child = spawn(
     'nsenter',
-    enter(pid, [process.execPath, '--no-warnings', helper, JSON.stringify(wanted)]),
+    enter(pid, [
+      ...[process.execPath, '--no-warnings', '--input-type=module', '-e', helperCode],
+      ...['--', helper, JSON.stringify(wanted)],
+    ]),
     {
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
       env: {},

@@ -1,8 +1,9 @@
 /**
  * The route and the nftables rules of a sealed namespace, as text. The route makes every IPv4 destination local, so
  * that a program which ignores proxy settings reaches a listener of ours; the rules count each attempt exactly
- * (census), bring every TCP port to the tripwire, and refuse what is neither TCP nor ours. The sandbox has neither
- * NET_ADMIN nor NET_RAW and can undo none of it.
+ * (census), refuse what no listener serves, and let a few of those refused TCP connections ring at the tripwire, so
+ * that the census is read soon and a flood costs nothing. The sandbox has neither NET_ADMIN nor NET_RAW and can undo
+ * none of it.
  */
 export const ports = {
   proxy: 3128,
@@ -25,22 +26,50 @@ export const routeArguments = [
   '127.0.0.1',
 ]
 
-/** Set sizes bound the kernel memory a sandbox can make us use; beyond them the totals still count. */
+/** TCP ports whose listeners record each attempt themselves, with more than the census could tell. */
+export const listenerPorts: readonly number[] = [ports.dns, ports.http, ports.tls]
+
+/** The first rule counts by address; where its set is full it doesn't match, and the second counts the rest. */
+const count = (match: string, set: string, key: string): string =>
+  `    ${match} update @${set} { ${key} } accept\n    ${match} counter name ${set}_more accept`
+const syn = 'tcp flags & (syn | ack) == syn'
+/** A reset that answers a SYN carries sequence number 0; no other does, but by a chance of one in 4 billion. */
+const synRefused = 'ct direction reply tcp flags & (syn | rst | ack) == (rst | ack) tcp sequence 0'
+const portUnreachable = 'icmp type destination-unreachable ct state related ct original protocol udp'
+const original = 'ct original ip daddr . ct original proto-dst'
+
+/**
+ * Set sizes bound the kernel memory that a sandbox can make us use. `*_unanswered` has what found no listener of
+ * ours, which is only so while no daemon runs.
+ */
 export const rules = `
+define listeners = { ${listenerPorts.join(', ')} }
 table ip closedbook {
-  counter tcp_total { }
-  counter udp_total { }
-  counter other_total { }
+  counter tcp_attempts_more { }
+  counter udp_attempts_more { }
+  counter other_attempts_more { }
+  counter tcp_unanswered_more { }
+  counter udp_unanswered_more { }
   set tcp_attempts { type ipv4_addr . inet_service; size 4096; flags dynamic; counter; }
   set udp_attempts { type ipv4_addr . inet_service; size 4096; flags dynamic; counter; }
   set other_attempts { type ipv4_addr . inet_proto; size 1024; flags dynamic; counter; }
+  set tcp_unanswered { type ipv4_addr . inet_service; size 1024; flags dynamic; counter; }
+  set udp_unanswered { type ipv4_addr . inet_service; size 1024; flags dynamic; counter; }
+  chain unanswered {
+    type filter hook output priority -160; policy accept;
+${count(`${synRefused} ct original proto-dst $listeners`, 'tcp_unanswered', original)}
+${count(`${synRefused} ip saddr 127.0.0.1 tcp sport ${ports.proxy}`, 'tcp_unanswered', 'ip saddr . tcp sport')}
+${count(`${portUnreachable} ct original proto-dst ${ports.dns}`, 'udp_unanswered', original)}
+  }
   chain census {
-    type filter hook output priority -200; policy accept;
+    type filter hook output priority -150; policy accept;
     ip daddr 127.0.0.0/8 accept
     ct direction reply accept
-    tcp flags & (syn | ack) == syn counter name tcp_total update @tcp_attempts { ip daddr . tcp dport }
-    ip protocol udp counter name udp_total update @udp_attempts { ip daddr . udp dport }
-    ip protocol != { tcp, udp } counter name other_total update @other_attempts { ip daddr . ip protocol }
+    tcp dport $listeners accept
+    udp dport ${ports.dns} accept
+${count(syn, 'tcp_attempts', 'ip daddr . tcp dport')}
+${count('ip protocol udp', 'udp_attempts', 'ip daddr . udp dport')}
+${count('ip protocol != { tcp, udp }', 'other_attempts', 'ip daddr . ip protocol')}
   }
   chain tripwire {
     type nat hook output priority -100; policy accept;
@@ -48,12 +77,15 @@ table ip closedbook {
     udp dport ${ports.dns} dnat to 127.0.0.1:${ports.dns}
     tcp dport ${ports.dns} dnat to 127.0.0.1:${ports.dns}
     tcp dport { ${ports.http}, ${ports.tls} } accept
-    ip protocol tcp dnat to :${ports.tripwire}
+    ip protocol tcp limit rate 2/second burst 5 packets dnat to :${ports.tripwire}
   }
   chain refuse {
     type filter hook output priority 0; policy accept;
     ip daddr 127.0.0.0/8 accept
     ct direction reply accept
+    tcp dport { ${ports.http}, ${ports.tls} } accept
+    ip protocol tcp ct status dnat accept
+    ip protocol tcp counter reject with tcp reset
     ip protocol udp counter reject
     ip protocol icmp ct state new counter reject
     ip protocol != { tcp, udp, icmp } counter reject

@@ -5,9 +5,9 @@
  */
 import type dgram from 'node:dgram'
 import type net from 'node:net'
-import type { AuditRecord } from '../../policy/audit-event.ts'
+import type { AuditEvent, AuditRecord } from '../../policy/audit-event.ts'
 import { LeaseError } from '../errors.ts'
-import { Census, readCensus, type CensusEntry } from './census.ts'
+import { Census, readCensus } from './census.ts'
 import { listenInNamespace, runInNamespace, type ListenerSpec } from './namespace.ts'
 import { ports, routeArguments, rules } from './rules.ts'
 
@@ -29,8 +29,8 @@ export interface SealOptions {
   readonly exec: boolean
   /** Where census records go. */
   readonly onCensus: (record: AuditRecord) => void
-  /** Census counts already in the audit log of a lease that is adopted after a restart. */
-  readonly adopted?: readonly CensusEntry[]
+  /** Census events already in the audit log of a lease that is adopted after a restart. */
+  readonly adopted?: readonly AuditEvent[]
   readonly signal?: AbortSignal
 }
 
@@ -40,7 +40,7 @@ export interface SealedListeners {
   readonly http: net.Server
   readonly dnsTcp: net.Server
   readonly dnsUdp: dgram.Socket
-  /** Every other TCP port off loopback ends here. */
+  /** A few of the connections to other TCP ports ring here; the kernel refuses the rest. */
   readonly tripwire: net.Server
   readonly model: net.Server | null
   readonly exec: net.Server | null
@@ -59,8 +59,8 @@ export class SealedNetwork implements AsyncDisposable {
     this.pid = options.pid
     this.listeners = listeners
     this.#onCensus = options.onCensus
-    for (const entry of options.adopted ?? []) this.#census.restore(entry)
-    // The port was rewritten on the way here; only the census knows it.
+    for (const event of options.adopted ?? []) this.#census.restore(event)
+    // The port was rewritten on the way here; only the census knows it, and how many more there were.
     listeners.tripwire.on('connection', () => void this.count().catch(() => {}))
   }
 
@@ -138,7 +138,10 @@ export class SealedNetwork implements AsyncDisposable {
   }
 }
 
+/** Both in one entry of the namespace; `ip` fails when the route is there already, and nothing is laid down twice. */
 async function layDown(pid: number, options: { signal?: AbortSignal }): Promise<void> {
-  await runInNamespace(pid, ['ip', ...routeArguments], options)
-  await runInNamespace(pid, ['nft', '-f', '-'], { ...options, input: rules })
+  await runInNamespace(pid, ['sh', '-c', `ip ${routeArguments.join(' ')} && exec nft -f -`], {
+    ...options,
+    input: rules,
+  })
 }

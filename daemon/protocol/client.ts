@@ -46,6 +46,14 @@ export interface DaemonHealth {
   readonly leases: number
 }
 
+/** What the runner needs to know of an image. */
+export interface RemoteImage {
+  readonly id: string
+  readonly workdir: string
+  /** `NAME=value` */
+  readonly env: readonly string[]
+}
+
 export type PathKind = 'file' | 'directory' | 'symlink' | 'other'
 
 const queryOf = (values: Record<string, string>): string => new URLSearchParams(values).toString()
@@ -67,9 +75,9 @@ export class DaemonClient implements AsyncDisposable {
     return hostFactsSchema.parse(await this.#json('GET', '/v1/host', wait))
   }
 
-  async inspectImage(reference: string, wait: Wait = {}): Promise<{ id: string; workdir: string }> {
+  async inspectImage(reference: string, wait: Wait = {}): Promise<RemoteImage> {
     const query = queryOf({ reference })
-    return (await this.#json('GET', `/v1/images?${query}`, wait)) as { id: string; workdir: string }
+    return (await this.#json('GET', `/v1/images?${query}`, wait)) as RemoteImage
   }
 
   async openLease(request: LeaseRequestInput, wait: Wait = {}): Promise<LeaseView> {
@@ -120,6 +128,8 @@ export class DaemonClient implements AsyncDisposable {
     const query = queryOf({ path })
     const response = await this.#ask('GET', `/v1/leases/${id}/archive?${query}`, wait)
     const kind = String(response.headers['x-closedbook-path-kind'] ?? 'other') as PathKind
+    // A caller that needs no byte destroys it, which would be an error that nobody handles.
+    response.body.on('error', () => {})
     return { kind, tar: response.body }
   }
 

@@ -12,7 +12,7 @@ function issueText(issue: z.core.$ZodIssue): string {
     const keys = issue.keys.map((key) => `"${key}"`).join(', ')
     return `unknown key${issue.keys.length > 1 ? 's' : ''} ${keys}${at}; remove it or correct its spelling`
   }
-  if (issue.code === 'invalid_union') {
+  if (issue.code === 'invalid_union' && issue.message === 'Invalid input') {
     const nested = issue.errors.flat().map(issueText)
     return `${path === '' ? 'value' : path}: ${nested.length > 0 ? nested.join(' or ') : issue.message}`
   }

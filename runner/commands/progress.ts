@@ -107,7 +107,7 @@ export class Progress implements JobWatcher, Disposable {
     this.say(
       this.#paint(
         'yellow',
-        `${label(trial)}: ${plainLine(reason.message)} [${reason.code}]; ${again ? 'it is run again' : 'it is void'}`,
+        `${label(trial)}: ${cut(plainLine(reason.message), 240)} [${reason.code}]; ${again ? 'it is run again' : 'it is void'}`,
       ),
     )
   }

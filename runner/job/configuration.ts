@@ -11,7 +11,7 @@ import { nothingAllowed, policySchema, type Policy } from '../../policy/policy.t
 import { configFailure, readDocument } from '../document.ts'
 import { RunnerError, messageOf } from '../errors.ts'
 import { harnessText, needsModel, parseHarness, type Harness } from '../harness/harness.ts'
-import { zodMessage } from '../zod-message.ts'
+import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 
 const name = z
   .string()

@@ -3,7 +3,7 @@ import { glob, stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { z } from 'zod'
 import { configFailure, readDocument } from '../document.ts'
-import { zodMessage } from '../zod-message.ts'
+import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { loadConfiguration, resolveConfiguration, type Configuration } from './configuration.ts'
 
 export const jobFileSchema = z.strictObject({

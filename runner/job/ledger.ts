@@ -9,7 +9,7 @@ import { z } from 'zod'
 import { RunnerError, systemCode } from '../errors.ts'
 import { syncDirectory, writeError } from '../json-file.ts'
 import { blames, reasonSchema, verdicts } from '../result.ts'
-import { zodMessage } from '../zod-message.ts'
+import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { JobLock, type LockHolder } from './job-lock.ts'
 import { foldTrial, type TrialState } from './trial-state.ts'
 

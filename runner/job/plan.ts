@@ -11,7 +11,7 @@ import { RunnerError, messageOf, systemCode } from '../errors.ts'
 import { harnessText } from '../harness/harness.ts'
 import { writeJsonAtomic } from '../json-file.ts'
 import type { Task } from '../task/task.ts'
-import { zodMessage } from '../zod-message.ts'
+import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { canonicalJson, settingsOf, type Configuration } from './configuration.ts'
 
 export const planSchemaName = 'closedbook.plan/1'

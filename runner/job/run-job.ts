@@ -109,8 +109,7 @@ async function finishTrial(
       queueMs: number === 1 ? queueMs : 0,
     })
     await ledger.ended({ trial, execution, blame: measured.blame, reason: measured.reason })
-    if (context.signal.aborted && measured.blame !== null && measured.verdict === 'void')
-      throw context.signal.reason
+    if (context.signal.aborted && measured.verdict === 'void') throw context.signal.reason
     const after = ledger.state(trial)
     const again = measured.verdict === 'void' && measured.blame === 'infra' && after.mayExecute
     if (measured.verdict === 'void') watch.faulted(planned, measured.reason, again)

@@ -14,14 +14,18 @@ import type {
 import { RemoteError } from '../../daemon/protocol/errors.ts'
 import { RunnerError } from '../errors.ts'
 import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
-import { readTrajectory } from '../harness/trajectory.ts'
+import { atifFromSteps, atifFromTrajectory, type Atif } from '../harness/atif.ts'
+import { readTrajectory, type TrajectoryRead } from '../harness/trajectory.ts'
+import type { Step } from '../step-log.ts'
 import type { Reported } from '../result.ts'
+import { packageVersion } from '../version.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
 import type { HarnessEnd, HarnessRun } from './harness-run.ts'
 import { miniRun } from './mini-run.ts'
 import { scriptRun } from './script-run.ts'
+import { proxyEnvironment } from './proxy-environment.ts'
 import { StepRecorder } from './step-recorder.ts'
 
 export interface AgentPhase {
@@ -40,6 +44,7 @@ export interface AgentPhase {
 export async function runAgentPhase(
   context: ExecutionContext,
   owned: AsyncDisposableStack,
+  { onEnd }: { onEnd: () => void },
 ): Promise<AgentPhase> {
   const { client, clock, watch, evidence } = context
   const run = await harnessRun(context)
@@ -67,12 +72,15 @@ export async function runAgentPhase(
   clock.ms.lease += Math.round(performance.now() - started)
   watch.phase('agent')
   const outcome = await clock.time('agent', async () => working)
+  onEnd()
   watch.phase('freeze')
   const frozen = await clock.time('freeze', () => freeze(context, task, harness))
   const steps = await recorder.finish()
   await saveRecords(context, task, harness)
   await evidence.writeJson(evidenceNames.freeze, frozen.report)
-  const { end, reported } = classify(context, outcome ?? null, frozen)
+  const trajectory = trajectoryOf(outcome ?? null)
+  await evidence.writeJson(evidenceNames.atif, atif(context, trajectory, steps))
+  const { end, reported } = classify(context, outcome ?? null, trajectory, frozen)
   return {
     task,
     end,
@@ -80,7 +88,7 @@ export async function runAgentPhase(
     usage: frozen.usage,
     egress: frozen.egress,
     proof: { before: task.view.proof.before, after: frozen.after },
-    steps: context.configuration.model === null ? steps : frozen.usage.calls,
+    steps: context.configuration.model === null ? commandSteps(steps) : frozen.usage.calls,
     reported,
     gpus: task.view.gpus,
   }
@@ -115,7 +123,7 @@ function taskRequest({
     network: 'sealed',
     policy: configuration.policy,
     env: {
-      ...proxyEnvironment(configuration.policy.connect.allow.length > 0),
+      ...proxyEnvironment(configuration.policy),
       ...task.environment.env,
     },
     capabilities: [...task.environment.capabilities],
@@ -126,15 +134,6 @@ function taskRequest({
     ...(task.agent.user === null ? {} : { user: task.agent.user }),
     ...(task.workdir === null ? {} : { workdir: task.workdir }),
   }
-}
-
-/** Only where something is allowed: else a direct attempt, refused at once, tells the program more. */
-function proxyEnvironment(needed: boolean): Record<string, string> {
-  if (!needed) return {}
-  const proxy = 'http://127.0.0.1:3128'
-  const names = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, NO_PROXY: '127.0.0.1,localhost,sandbox' }
-  const lower = Object.entries(names).map(([name, value]) => [name.toLowerCase(), value])
-  return { ...names, ...(Object.fromEntries(lower) as Record<string, string>) }
 }
 
 interface Frozen {
@@ -183,6 +182,17 @@ async function freeze(
   }
 }
 
+/** A limit that the harness did not take is a limit that did not hold: such a trial says nothing. */
+const settingsIgnored = (settings: readonly string[]): End => ({
+  kind: 'refused',
+  blame: 'operator',
+  reason: {
+    code: 'harness_settings',
+    message: `the harness used other settings than it was given: ${settings.join(', ')}`,
+  },
+  gradable: false,
+})
+
 function goneOf(error: unknown): { oom: boolean } {
   if (error instanceof RemoteError && error.code === 'container_gone')
     return { oom: error.message.includes('out of memory') }
@@ -215,9 +225,34 @@ async function saveRecords(
   )
 }
 
+const trajectoryOf = (outcome: HarnessEnd | null): TrajectoryRead | null =>
+  outcome?.trajectory == null ? null : readTrajectory(outcome.trajectory)
+
+/** Denials alone are no step of an agent. */
+const commandSteps = (steps: readonly Step[]): number =>
+  steps.filter(({ commands }) => commands.length > 0).length
+
+/** From the harness's own account where it is whole, else from what we saw. */
+function atif(
+  { configuration, trial, task }: ExecutionContext,
+  read: TrajectoryRead | null,
+  steps: readonly Step[],
+): Atif {
+  const whole = read?.kind === 'whole' ? read.trajectory : null
+  const meta = {
+    session: trial,
+    agent: configuration.harness.kind,
+    version: whole?.version ?? packageVersion,
+    model: configuration.model?.name ?? null,
+    instruction: task.instruction,
+  }
+  return whole === null ? atifFromSteps(steps, meta) : atifFromTrajectory(whole, meta)
+}
+
 function classify(
   { configuration }: ExecutionContext,
   outcome: HarnessEnd | null,
+  read: TrajectoryRead | null,
   frozen: Frozen,
 ): { end: End; reported: Reported | null } {
   const exit = outcome?.exit ?? { code: 0 }
@@ -240,20 +275,23 @@ function classify(
     })
     return { end: diskLimit ?? end, reported: null }
   }
-  const read = outcome?.trajectory == null ? null : readTrajectory(outcome.trajectory)
   const trajectory = read?.kind === 'whole' ? read.trajectory : null
-  const end = classifyEnd({
-    exitStatus: trajectory?.exitStatus ?? null,
-    ...(trajectory === null ? {} : { exitMessage: trajectory.exitMessage }),
-    processExit: exit,
-    file: read === null ? 'absent' : read.kind === 'whole' ? 'whole' : 'torn',
-    gatewayFault: frozen.usage.fault,
-    budgetSpent: frozen.usage.budgetSpent,
-    timedOut,
-    killedByUs: null,
-    oom: frozen.harnessOom,
-    taskGone: frozen.gone,
-  })
+  const ignored = trajectory === null ? [] : (outcome?.ignoredSettings?.(trajectory.config) ?? [])
+  const end =
+    ignored.length > 0
+      ? settingsIgnored(ignored)
+      : classifyEnd({
+          exitStatus: trajectory?.exitStatus ?? null,
+          ...(trajectory === null ? {} : { exitMessage: trajectory.exitMessage }),
+          processExit: exit,
+          file: read === null ? 'absent' : read.kind === 'whole' ? 'whole' : 'torn',
+          gatewayFault: frozen.usage.fault,
+          budgetSpent: frozen.usage.budgetSpent,
+          timedOut,
+          killedByUs: null,
+          oom: frozen.harnessOom,
+          taskGone: frozen.gone,
+        })
   const reported: Reported = {
     harness: 'mini-swe-agent',
     version: trajectory?.version ?? null,

@@ -21,7 +21,7 @@ export interface CanaryCode {
 }
 
 const verbs =
-  'keep drop merge split order group trim count cache parse read write join pick skip map'
+  'add align append keep drop merge split order group trim count cache parse read write zip join pick skip map'
 const kinds = 'first last empty nested repeated partial leading trailing mixed single open plain'
 const things =
   'spans items names keys rows parts chunks tokens fields lines entries groups pairs paths'
@@ -98,6 +98,7 @@ export function canaryFileName(
     if (fits(name) && !siblings.includes(name)) return name
   }
   const word = `${pick(verbs, random)}_${pick(things, random)}`
-  const name = side === 'early' ? `test_0_${word}.py` : `test_zz_${word}.py`
-  return siblings.includes(name) ? `test_${side === 'early' ? '00' : 'zzz'}_${word}.py` : name
+  const starts = side === 'early' ? ['a', 'a_', '0_', '00_'] : ['z', 'zz_', 'zzz_', 'zzzz_']
+  const names = starts.map((start) => `test_${start}${word}.py`)
+  return names.find(fits) ?? names.find((name) => !siblings.includes(name)) ?? `test_${word}_.py`
 }

@@ -14,6 +14,7 @@ export const evidenceNames = {
   patch: 'patch.diff',
   collect: 'collect.json',
   trajectory: 'trajectory.json',
+  atif: 'trajectory.atif.json',
   harnessLog: 'harness.log',
   proof: 'proof.json',
   freeze: 'freeze.json',

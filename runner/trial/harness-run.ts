@@ -25,6 +25,8 @@ export interface HarnessEnd {
   readonly timedOut: boolean
   /** The harness's own account, as bytes; null where it left none or has none. */
   readonly trajectory: Uint8Array | null
+  /** Settings that the harness says it used otherwise than we set them. */
+  readonly ignoredSettings?: (reported: unknown) => readonly string[]
 }
 
 /** When we end it from outside: its own limits, and those of its task, come first. */

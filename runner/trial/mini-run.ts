@@ -2,7 +2,14 @@
 import { readFile } from 'node:fs/promises'
 import type { LeaseRequestInput } from '../../daemon/protocol/lease.ts'
 import { RunnerError } from '../errors.ts'
-import { miniCommand, miniFiles, miniPaths, trajectoryPath } from '../harness/mini-swe-agent.ts'
+import {
+  configMismatches,
+  miniCommand,
+  miniFiles,
+  miniPaths,
+  trajectoryPath,
+  type MiniInput,
+} from '../harness/mini-swe-agent.ts'
 import { gatewayBudget, readKey, type ModelSettings } from '../job/configuration.ts'
 import { recordingPath } from '../job/recordings.ts'
 import { ownLabel } from '../step-log.ts'
@@ -26,7 +33,7 @@ export async function miniRun(context: ExecutionContext): Promise<HarnessRun> {
       'mini-SWE-agent needs a model and its image',
     )
   const workdir = task.workdir ?? (await client.inspectImage(images.task, { signal })).workdir
-  const files = miniFiles({
+  const input: MiniInput = {
     instruction: task.instruction,
     model,
     limits: {
@@ -34,7 +41,8 @@ export async function miniRun(context: ExecutionContext): Promise<HarnessRun> {
       wallTimeSeconds: Math.min(limits.wallTimeSeconds, task.agent.timeoutSeconds ?? Infinity),
     },
     workdir: workdir === '' ? '/' : workdir,
-  })
+  }
+  const files = miniFiles(input)
   const config = await client.putBundle(await packFiles(files), { signal })
   const request: LeaseRequestInput = {
     image: images.harness,
@@ -50,7 +58,7 @@ export async function miniRun(context: ExecutionContext): Promise<HarnessRun> {
   return {
     task: {},
     harness: request,
-    work: (sandboxes, stop) => work(context, model, sandboxes, stop),
+    work: (sandboxes, stop) => work(context, input, sandboxes, stop),
   }
 }
 
@@ -84,12 +92,12 @@ async function gateway(
 
 async function work(
   context: ExecutionContext,
-  model: ModelSettings,
+  input: MiniInput,
   { harness }: Sandboxes,
   signal: AbortSignal,
 ): Promise<HarnessEnd> {
   if (harness === null) throw new Error('mini-SWE-agent works beside its task')
-  const { argv, env, workdir } = miniCommand(model)
+  const { argv, env, workdir } = miniCommand(input.model)
   const log: Buffer[] = []
   const end = await harness.exec(
     {
@@ -106,5 +114,10 @@ async function work(
   await context.evidence.write(evidenceNames.harnessLog, Buffer.concat(log))
   const trajectory = await readFileOut(harness, trajectoryPath(), trajectoryLimitBytes, signal)
   if (trajectory !== null) await context.evidence.write(evidenceNames.trajectory, trajectory)
-  return { exit: end.exit, timedOut: end.cause === 'timeout', trajectory }
+  return {
+    exit: end.exit,
+    timedOut: end.cause === 'timeout',
+    trajectory,
+    ignoredSettings: (reported) => configMismatches(input, reported),
+  }
 }

@@ -6,6 +6,11 @@ import type { Sandbox } from './sandbox.ts'
 export class PristineCache {
   readonly #known = new Map<string, Promise<Pristine>>()
 
+  /** True when nothing of this image need be read any more, whichever of its directories is meant. */
+  knows(image: string): boolean {
+    return [...this.#known.keys()].some((key) => (JSON.parse(key) as unknown[])[0] === image)
+  }
+
   /** `open` is called only when the image was not read before; a failed reading is forgotten. */
   get(
     image: string,

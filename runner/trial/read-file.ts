@@ -1,8 +1,8 @@
 /** One regular file out of a sandbox, by the engine's archive; what an agent could put in its place is refused. */
-import tar from 'tar-stream'
 import { RunnerError } from '../errors.ts'
-import { isPathMissing } from './collect.ts'
+import { isPathMissing } from './engine-answer.ts'
 import type { Sandbox } from './sandbox.ts'
+import { readTar } from './tar-reader.ts'
 
 /** null where there is no such regular file. Throws when it is larger than the limit. */
 export async function readFileOut(
@@ -21,14 +21,14 @@ export async function readFileOut(
     return null
   }
   const chunks: Buffer[] = []
-  for await (const entry of archive.tar.pipe(tar.extract())) {
-    if ((entry.header.size ?? 0) > limitBytes)
+  for await (const item of readTar(archive.tar)) {
+    if (Buffer.isBuffer(item)) chunks.push(item)
+    else if (item.size > limitBytes)
       throw new RunnerError(
         'transfer_failed',
         'agent',
-        `${path} has ${entry.header.size} bytes; ${limitBytes} are read at most`,
+        `${path} has ${item.size} bytes; ${limitBytes} are read at most`,
       )
-    for await (const chunk of entry) chunks.push(chunk as Buffer)
   }
   return Buffer.concat(chunks)
 }

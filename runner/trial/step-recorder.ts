@@ -65,8 +65,8 @@ export class StepRecorder implements AsyncDisposable {
     for (const step of steps) watch.step(step)
   }
 
-  /** Takes what is still under way, writes the last steps, and returns how many there were. */
-  async finish(): Promise<number> {
+  /** Takes what is still under way, writes the last steps, and returns all. */
+  async finish(): Promise<readonly Step[]> {
     const { client } = this.#context
     this.#stop.abort()
     await Promise.allSettled(this.#following)
@@ -78,8 +78,7 @@ export class StepRecorder implements AsyncDisposable {
     }
     this.#take(this.#log.end())
     await this.#writing
-    return this.#log.steps.filter(({ commands, tokens }) => commands.length > 0 || tokens !== null)
-      .length
+    return this.#log.steps
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

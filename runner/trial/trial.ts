@@ -23,7 +23,7 @@ import { ruleFault, type TrialPhase } from './blame.ts'
 import { PhaseClock, type ExecutionContext, type LeaseIds, type Watcher } from './context.ts'
 import { Evidence } from './evidence.ts'
 import type { PristineCache } from './pristine-cache.ts'
-import { collect, verify } from './verify-phase.ts'
+import { collect, pristineSandboxOf, verify } from './verify-phase.ts'
 
 export interface Measured {
   readonly verdict: Verdict
@@ -116,7 +116,13 @@ async function work(
   seen: { agent: AgentPhase | null },
 ): Promise<Ruled> {
   const { clock, watch } = context
-  const agent = await runAgentPhase(context, owned)
+  const pristineSandbox = pristineSandboxOf(context, owned)
+  const agent = await runAgentPhase(context, owned, {
+    // It starts while the agent's sandbox is frozen and proven; not earlier, for it takes room.
+    onEnd: () => {
+      if (needsPristine(context)) pristineSandbox().catch(() => {})
+    },
+  })
   seen.agent = agent
   const { end } = agent
   if (!end.gradable)
@@ -126,7 +132,7 @@ async function work(
       reason: end.reason,
     }
   watch.phase('collect')
-  const outcome = await clock.time('collect', () => collect(context, agent.task, owned))
+  const outcome = await clock.time('collect', () => collect(context, agent.task, pristineSandbox))
   if (!outcome.ok) return { verdict: 'failed', blame: 'agent', reason: outcome.failure }
   watch.phase('verify')
   // The agent's sandbox is no longer needed, and its room may be.
@@ -138,6 +144,11 @@ async function work(
   const { decided } = verified
   return { ...decided, reason: withEnd(decided, end), patchDigest }
 }
+
+/** A no-op changes nothing, so what the image holds is all it takes, and that is read once. */
+const needsPristine = ({ task, configuration, images, pristine }: ExecutionContext): boolean =>
+  task.verify !== 'artifacts' &&
+  (configuration.harness.kind !== 'noop' || !pristine.knows(images.task))
 
 /** A failed verdict also says when the agent did not end by itself. */
 function withEnd(decided: Pick<Ruled, 'verdict' | 'reason'>, end: AgentPhase['end']): TrialReason {
@@ -153,7 +164,7 @@ function ruleThrown(error: unknown, phase: TrialPhase, signal: AbortSignal): Rul
   if (signal.aborted)
     return {
       verdict: 'void',
-      blame: 'infra',
+      blame: 'operator',
       reason: { code: 'interrupted', message: 'the runner was interrupted' },
     }
   if (!(error instanceof ClosedbookError))

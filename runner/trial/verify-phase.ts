@@ -30,16 +30,26 @@ export type WorkOutcome =
 const sha256 = (bytes: Uint8Array): string =>
   `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
+/** The fresh container of the pinned image that collection works in: opened when first asked for, and once. */
+export function pristineSandboxOf(
+  context: ExecutionContext,
+  owned: AsyncDisposableStack,
+): () => Promise<HeldLease> {
+  let opening: Promise<HeldLease> | null = null
+  owned.defer(async () => {
+    const opened = await opening?.catch(() => null)
+    await opened?.[Symbol.asyncDispose]()
+  })
+  return () => (opening ??= openOffline(context, 'pristine', []))
+}
+
 export async function collect(
   context: ExecutionContext,
   agent: HeldLease,
-  owned: AsyncDisposableStack,
+  pristineSandbox: () => Promise<HeldLease>,
 ): Promise<WorkOutcome> {
   const { task, evidence, signal, images, pristine: cache } = context
   if (task.verify === 'artifacts') return collectDeclared(context, agent)
-  let fresh: Promise<HeldLease> | null = null
-  const pristineSandbox = (): Promise<HeldLease> =>
-    (fresh ??= openOffline(context, owned, 'pristine', []))
   const workdir = await workdirOf(context)
   const pristine = await cache.get(images.task, task, workdir, pristineSandbox, signal)
   const outcome = await collectPatch({ agent, pristineSandbox, pristine, signal })
@@ -58,7 +68,7 @@ export async function collect(
 }
 
 async function collectDeclared(
-  { task, evidence, signal }: ExecutionContext,
+  { task, evidence, signal, watch }: ExecutionContext,
   agent: HeldLease,
 ): Promise<WorkOutcome> {
   const { artifacts } = task
@@ -70,6 +80,7 @@ async function collectDeclared(
   })
   await evidence.writeJson(evidenceNames.collect, outcome)
   if (!outcome.ok) return outcome
+  for (const path of outcome.missing) watch.note(`declared artifact ${path} is not there`)
   const digest = sha256(Buffer.from(outcome.artifacts.map((one) => one.sha256).join('\n')))
   return { ok: true, work: { kind: 'artifacts', artifacts: outcome.artifacts }, digest }
 }
@@ -111,7 +122,7 @@ async function verifySuite(
   const prepared = await prepareSuite({ testsDir: task.testsDir, suite })
   const bundle = await client.putBundle(prepared.bundleTar, { signal })
   owned.defer(() => client.removeBundle(bundle).catch(() => {}))
-  const sandbox = await openOffline(context, owned, suite.name, [{ bundle, target: '/tests' }])
+  const sandbox = owned.use(await openOffline(context, suite.name, [{ bundle, target: '/tests' }]))
   const applied = await apply(work, sandbox, signal)
   if (!applied.ok) return { failure: applied.failure }
   const run = await runSuite({
@@ -126,7 +137,7 @@ async function verifySuite(
     ...(work.kind === 'patch'
       ? {
           path: pinPath(
-            undefined,
+            await imagePath(context),
             work.pristine.root,
             work.collected.changes.map(({ path }) => path),
           ),
@@ -166,7 +177,6 @@ async function apply(
 
 async function openOffline(
   { client, task, images, leases, trial, job, signal, watch }: ExecutionContext,
-  owned: AsyncDisposableStack,
   role: 'pristine' | SuiteName,
   mounts: NonNullable<LeaseRequestInput['mounts']>,
 ): Promise<HeldLease> {
@@ -185,7 +195,16 @@ async function openOffline(
     trial,
   }
   const onWait = (): void => watch.note('waiting for room on this host to verify')
-  return owned.use(await HeldLease.open(client, request, { signal, onWait }))
+  return HeldLease.open(client, request, { signal, onWait })
+}
+
+async function imagePath({
+  client,
+  images,
+  signal,
+}: ExecutionContext): Promise<string | undefined> {
+  const { env } = await client.inspectImage(images.task, { signal })
+  return env.find((one) => one.startsWith('PATH='))?.slice('PATH='.length)
 }
 
 export async function workdirOf({

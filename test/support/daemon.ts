@@ -64,7 +64,7 @@ export class TestDaemon implements AsyncDisposable {
       process.execPath,
       [
         '--no-warnings',
-        path.join(root, 'daemon', 'main.ts'),
+        path.join(root, 'daemon', 'bin', 'closedbookd.mjs'),
         ...['--config', file, '--state-dir', this.stateDir],
         ...['--engine-socket', this.engineSocket],
       ],
@@ -105,7 +105,7 @@ export class TestDaemon implements AsyncDisposable {
   async cli(args: readonly string[], options: CliOptions = {}): Promise<CliResult> {
     const child = spawn(
       process.execPath,
-      ['--no-warnings', path.join(root, 'runner', 'main.ts'), ...args],
+      ['--no-warnings', path.join(root, 'runner', 'bin', 'closedbook.mjs'), ...args],
       {
         stdio: ['pipe', 'pipe', 'pipe'],
         cwd: options.cwd ?? root,

@@ -21,9 +21,11 @@ import { policySchema } from '../../../policy/policy.ts'
 
 export const allowedHost = 'origin.example'
 export const publicAddress = '198.51.100.7'
+/** Not the address of the other listeners, so that one can see which one is recorded. */
+export const tripwireAddress = '127.0.0.3'
 
-export const listenOn = async (server: Server): Promise<number> => {
-  server.listen(0, '127.0.0.1')
+export const listenOn = async (server: Server, host = '127.0.0.1'): Promise<number> => {
+  server.listen(0, host)
   await once(server, 'listening')
   return (server.address() as AddressInfo).port
 }
@@ -59,25 +61,24 @@ export class World implements AsyncDisposable {
   accepted = 0
   addresses: readonly string[] = [publicAddress]
   cert: Buffer = Buffer.alloc(0)
-  readonly #undo: AsyncDisposableStack
+  #undo = new AsyncDisposableStack()
   readonly folder: string
   #audit: AuditLog | undefined
   #egress: Egress | undefined
 
-  private constructor(folder: string, undo: AsyncDisposableStack) {
+  private constructor(folder: string) {
     this.folder = folder
-    this.#undo = undo
   }
 
   static async open(options: Partial<EgressOptions> = {}): Promise<World> {
     await using undo = new AsyncDisposableStack()
     const folder = await mkdtemp(join(tmpdir(), 'egress-'))
     undo.defer(() => rm(folder, { recursive: true, force: true }))
-    const world = new World(folder, undo)
+    const world = new World(folder)
     const servers: Server[] = []
-    const open = async (): Promise<Server> => {
+    const open = async (host?: string): Promise<Server> => {
       const server = createServer()
-      await listenOn(server)
+      await listenOn(server, host)
       servers.push(server)
       return server
     }
@@ -92,7 +93,7 @@ export class World implements AsyncDisposable {
       open(),
       open(),
       open(),
-      open(),
+      open(tripwireAddress),
     ])
     const audit = await AuditLog.open(world.file, { lease: 'lease0000001', trial: 'a trial' })
     undo.use(audit)
@@ -134,8 +135,7 @@ export class World implements AsyncDisposable {
       dnsUdp: port(udp),
       tripwire: port(tripwire),
     })
-    const moved = undo.move()
-    world.#undo.use(moved)
+    world.#undo = undo.move()
     return world
   }
 
@@ -223,7 +223,8 @@ export class World implements AsyncDisposable {
 
   /** Sends bytes as they are; resolves with all that came back when the connection is over. */
   async raw(port: number, ...parts: (string | Buffer)[]): Promise<string> {
-    const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+    const host = port === this.ports.tripwire ? tripwireAddress : '127.0.0.1'
+    const socket = connect({ port, host, noDelay: true })
     socket.on('error', () => undefined)
     let answer = ''
     socket.on('data', (chunk: Buffer) => (answer += chunk.toString('latin1')))

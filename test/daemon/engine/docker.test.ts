@@ -292,9 +292,12 @@ t.test('the same works on cgroup v2', async (t) => {
   const group = join(root, `cb-${crypto.randomUUID()}`)
   await mkdir(group)
   const child = spawn('sh', ['-c', 'read go; while :; do sleep 100 & sleep 100 & wait; done'])
+  const pid = child.pid ?? 0
+  await writeFile(join(group, 'cgroup.procs'), String(pid))
+  const cgroup = Cgroup.ofPid(pid)
   t.teardown(async () => {
-    child.kill('SIGKILL')
-    await until('the group is empty', () =>
+    await cgroup.killAllBut(0, { deadlineMs: 5_000 })
+    await until('the group can go', () =>
       rmdir(group).then(
         () => true,
         () => false,
@@ -303,9 +306,6 @@ t.test('the same works on cgroup v2', async (t) => {
     await once(spawn('umount', [root]), 'exit')
     await rmdir(root)
   })
-  const pid = child.pid ?? 0
-  await writeFile(join(group, 'cgroup.procs'), String(pid))
-  const cgroup = Cgroup.ofPid(pid)
   t.equal(cgroup.version, 2)
   child.stdin.write('go\n')
   await until('the children run', () => cgroup.pids().length === 3)

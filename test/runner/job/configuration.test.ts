@@ -1,7 +1,8 @@
 import { mkdir, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { defaultStateDir, loadRunnerConfig } from '../../../runner/config.ts'
+import { defaultStateDir } from '../../../daemon/protocol/state-dir.ts'
+import { loadRunnerConfig } from '../../../runner/config.ts'
 import { exitCode, exitCodeOf } from '../../../runner/exit-codes.ts'
 import {
   canonicalJson,

@@ -1,7 +1,11 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
 import { applyPatch } from '../../../runner/trial/apply.ts'
-import { collectPatch, defaultCollectLimits, type Collected } from '../../../runner/trial/collect.ts'
+import {
+  collectPatch,
+  defaultCollectLimits,
+  type Collected,
+} from '../../../runner/trial/collect.ts'
 import { readPristine } from '../../../runner/trial/pristine.ts'
 import type { Sandbox } from '../../../runner/trial/sandbox.ts'
 import { trialEngine } from './engine-sandbox.ts'
@@ -36,7 +40,11 @@ printf '#!/bin/sh\\ntouch /hook-ran\\n' >.git/hooks/post-checkout && chmod +x .g
 `)
 
 const pristineSandbox = await host.sandbox({ image })
-const pristine = await readPristine({ sandbox: pristineSandbox, workdir: '/work/src', mode: 'patch' })
+const pristine = await readPristine({
+  sandbox: pristineSandbox,
+  workdir: '/work/src',
+  mode: 'patch',
+})
 
 const collect = (agent: Sandbox, limits = defaultCollectLimits) =>
   collectPatch({ agent, pristine, limits, pristineSandbox: () => Promise.resolve(pristineSandbox) })
@@ -48,7 +56,9 @@ async function collected(agent: Sandbox): Promise<Collected> {
 }
 
 const changesOf = (outcome: Collected): string[] =>
-  outcome.changes.map(({ path, status, mode }) => `${status} ${path}${mode === null ? '' : ` ${mode}`}`)
+  outcome.changes.map(
+    ({ path, status, mode }) => `${status} ${path}${mode === null ? '' : ` ${mode}`}`,
+  )
 
 const evilGit = `
 git config core.fsmonitor 'touch /fsmonitor-ran' ; git config core.hooksPath /evil
@@ -59,29 +69,129 @@ printf '#!/bin/sh\\nexit 0\\n' >/usr/local/bin/git ; chmod +x /usr/local/bin/git
 `
 
 /** What the agent does in /work; the changes; what is named as ignored or skipped. */
-const rows: readonly (readonly [string, string, readonly string[], readonly string[]?])[] = [
+type Row = [name: string, script: string, changes: string[], named?: string[]]
+const rows: readonly Row[] = [
   ['nothing', 'true', []],
-  ['touched times, ownership and other permission bits', 'touch -d 2001-01-01 src/a.txt; chmod 600 src/crlf.txt; chmod 711 src', []],
-  ['an edit, a deletion, a new file', 'echo four >>src/a.txt; rm src/data.bin; echo new >src/new.py', ['modified src/a.txt 100644', 'deleted src/data.bin', 'added src/new.py 100644']],
-  ['what git add and commit did, or a deleted .git', 'echo x >src/c; git add -A; git -c user.name=a -c user.email=a@b commit -qm x; rm -rf .git', ['added src/c 100644']],
-  ['a repository with other configuration, hooks, attributes and ignore rules, and another git', `${evilGit} echo y >>src/a.txt; echo z >src/z.txt; printf '*\\n' >src/.gitignore`, ['added src/.gitignore 100644', 'modified src/a.txt 100644', 'added src/z.txt 100644']],
-  ['line ends and filters leave the bytes alone', "printf 'a\\r\\nb\\n' >src/crlf.txt; printf 'lower $Id$\\n' >conf/local.ini", ['modified conf/local.ini 100644', 'modified src/crlf.txt 100644']],
-  ['binary and empty files, NUL and long lines', "head -c 300000 /dev/urandom >r.bin; : >empty; head -c 200000 /dev/zero | tr '\\0' x >long", ['added empty 100644', 'added long 100644', 'added r.bin 100644']],
-  ['modes and links', 'chmod +x src/a.txt; chmod -x run.sh; ln -sfn /etc/shadow link; ln -s "no where" dangling', ['added dangling 120000', 'modified link 120000', 'modified run.sh 100644', 'modified src/a.txt 100755']],
-  ['hard links are files of their own', 'ln src/a.txt src/hard; echo more >>src/hard; ln .git/config stolen', ['modified src/a.txt 100644', 'added src/hard 100644', 'added stolen 100644']],
-  ['a file that became a directory, and the other way round', 'rm src/a.txt; mkdir src/a.txt; echo x >src/a.txt/x; rm -r conf; echo y >conf; rm links-to-dir; mkdir links-to-dir; echo q >links-to-dir/q', ['added conf 100644', 'deleted conf/local.ini', 'deleted links-to-dir', 'added links-to-dir/q 100644', 'deleted src/a.txt', 'added src/a.txt/x 100644']],
-  ['ignored files are left out and named, tracked or not', 'echo 2 >>build/lib.so; echo o >build/o.o; mkdir x; echo c >x/m.pyc; echo d >.cache', [], ['build/lib.so', 'build/o.o', 'x/m.pyc', '.cache']],
-  ['an ignored file in the way of the patch goes', 'rm -r build; echo file >build', ['added build 100644', 'deleted build/lib.so']],
-  ['untracked files of the image count as its own', 'echo edit >>untracked.md; rm conf/local.ini; echo x >>nested/file', ['deleted conf/local.ini', 'modified nested/file 100644', 'modified untracked.md 100644']],
-  ['a new repository inside is a directory of files', 'git init -q inner; echo f >inner/f; (cd inner; git -c user.name=a -c user.email=a@b add f)', ['added inner/f 100644']],
+  [
+    'touched times, ownership and other permission bits',
+    'touch -d 2001-01-01 src/a.txt; chmod 600 src/crlf.txt; chmod 711 src',
+    [],
+  ],
+  [
+    'an edit, a deletion, a new file',
+    'echo four >>src/a.txt; rm src/data.bin; echo new >src/new.py',
+    ['modified src/a.txt 100644', 'deleted src/data.bin', 'added src/new.py 100644'],
+  ],
+  [
+    'what git add and commit did, or a deleted .git',
+    'echo x >src/c; git add -A; git -c user.name=a -c user.email=a@b commit -qm x; rm -rf .git',
+    ['added src/c 100644'],
+  ],
+  [
+    'a repository with other configuration, hooks, attributes and ignore rules, and another git',
+    `${evilGit} echo y >>src/a.txt; echo z >src/z.txt; printf '*\\n' >src/.gitignore`,
+    ['added src/.gitignore 100644', 'modified src/a.txt 100644', 'added src/z.txt 100644'],
+  ],
+  [
+    'line ends and filters leave the bytes alone',
+    "printf 'a\\r\\nb\\n' >src/crlf.txt; printf 'lower $Id$\\n' >conf/local.ini",
+    ['modified conf/local.ini 100644', 'modified src/crlf.txt 100644'],
+  ],
+  [
+    'binary and empty files, NUL and long lines',
+    "head -c 300000 /dev/urandom >r.bin; : >empty; head -c 200000 /dev/zero | tr '\\0' x >long",
+    ['added empty 100644', 'added long 100644', 'added r.bin 100644'],
+  ],
+  [
+    'modes and links',
+    'chmod +x src/a.txt; chmod -x run.sh; ln -sfn /etc/shadow link; ln -s "no where" dangling',
+    [
+      'added dangling 120000',
+      'modified link 120000',
+      'modified run.sh 100644',
+      'modified src/a.txt 100755',
+    ],
+  ],
+  [
+    'hard links are files of their own',
+    'ln src/a.txt src/hard; echo more >>src/hard; ln .git/config stolen',
+    ['modified src/a.txt 100644', 'added src/hard 100644', 'added stolen 100644'],
+  ],
+  [
+    'a file that became a directory, and the other way round',
+    'rm src/a.txt; mkdir src/a.txt; echo x >src/a.txt/x; rm -r conf; echo y >conf; rm links-to-dir; mkdir links-to-dir; echo q >links-to-dir/q',
+    [
+      'added conf 100644',
+      'deleted conf/local.ini',
+      'deleted links-to-dir',
+      'added links-to-dir/q 100644',
+      'deleted src/a.txt',
+      'added src/a.txt/x 100644',
+    ],
+  ],
+  [
+    'ignored files are left out and named, tracked or not',
+    'echo 2 >>build/lib.so; echo o >build/o.o; mkdir x; echo c >x/m.pyc; echo d >.cache',
+    [],
+    ['build/lib.so', 'build/o.o', 'x/m.pyc', '.cache'],
+  ],
+  [
+    'an ignored file in the way of the patch goes',
+    'rm -r build; echo file >build',
+    ['added build 100644', 'deleted build/lib.so'],
+  ],
+  [
+    'untracked files of the image count as its own',
+    'echo edit >>untracked.md; rm conf/local.ini; echo x >>nested/file',
+    ['deleted conf/local.ini', 'modified nested/file 100644', 'modified untracked.md 100644'],
+  ],
+  [
+    'a new repository inside is a directory of files',
+    'git init -q inner; echo f >inner/f; (cd inner; git -c user.name=a -c user.email=a@b add f)',
+    ['added inner/f 100644'],
+  ],
   [
     'any name',
     `touch -- 'sp ace' ' lead' 'trail ' $'new\\nline' 'qu"ote' 'back\\slash' ':(glob)*' '-x' '*' '[a]' $'\\xff\\xfe' $'tab\\t' é '#x' '!x' $'ctrl\\x01' 'a => b' 'con:' 'git~1'; mkdir -p 'src /b'; echo 1 >'src /b/c '`,
-    ['added  lead 100644', 'added !x 100644', 'added "\\377\\376" 100644', 'added "back\\\\slash" 100644', 'added "ctrl\\001" 100644', 'added "new\\nline" 100644', 'added "qu\\"ote" 100644', 'added "tab\\t" 100644', 'added #x 100644', 'added * 100644', 'added -x 100644', 'added :(glob)* 100644', 'added [a] 100644', 'added a => b 100644', 'added con: 100644', 'added git~1 100644', 'added sp ace 100644', 'added src /b/c  100644', 'added trail  100644', 'added é 100644'],
+    [
+      'added  lead 100644',
+      'added !x 100644',
+      'added "\\377\\376" 100644',
+      'added "back\\\\slash" 100644',
+      'added "ctrl\\001" 100644',
+      'added "new\\nline" 100644',
+      'added "qu\\"ote" 100644',
+      'added "tab\\t" 100644',
+      'added #x 100644',
+      'added * 100644',
+      'added -x 100644',
+      'added :(glob)* 100644',
+      'added [a] 100644',
+      'added a => b 100644',
+      'added con: 100644',
+      'added git~1 100644',
+      'added sp ace 100644',
+      'added src /b/c  100644',
+      'added trail  100644',
+      'added é 100644',
+    ],
   ],
-  ['pipes, sockets and names that git refuses are skipped and named', 'mkfifo pipe; mkdir .GIT; echo x >.GIT/x; ln -s x .gitmodules; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\'/work/sock\')"', [], ['.GIT/x', '.gitmodules', 'pipe']],
-  ['more files than fit into one reading each', 'mkdir many; for n in $(seq 200); do echo $n >many/$n; done; rm many/1', Array.from({ length: 199 }, (_, n) => `added many/${n + 2} 100644`).sort()],
-  ['an unreadable file is read all the same', 'echo secret >locked; echo x >>src/a.txt; chmod 000 locked src/a.txt', ['added locked 100644', 'modified src/a.txt 100644']],
+  [
+    'pipes, sockets and names that git refuses are skipped and named',
+    'mkfifo pipe; mkdir .GIT; echo x >.GIT/x; ln -s x .gitmodules; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\'/work/sock\')"',
+    [],
+    ['.GIT/x', '.gitmodules', 'pipe'],
+  ],
+  [
+    'more files than fit into one reading each',
+    'mkdir many; for n in $(seq 200); do echo $n >many/$n; done; rm many/1',
+    Array.from({ length: 199 }, (_, n) => `added many/${n + 2} 100644`).sort(),
+  ],
+  [
+    'an unreadable file is read all the same',
+    'echo secret >locked; echo x >>src/a.txt; chmod 000 locked src/a.txt',
+    ['added locked 100644', 'modified src/a.txt 100644'],
+  ],
 ]
 
 for (const [name, script, changes, named = []] of rows)
@@ -90,7 +200,10 @@ for (const [name, script, changes, named = []] of rows)
     await agent.sh(`cd /work\n${script}`)
     const outcome = await collected(agent)
     t.same(changesOf(outcome).sort(), [...changes].sort())
-    t.same([...outcome.ignored, ...outcome.skipped.map(({ path }) => path)].sort(), [...named].sort())
+    t.same(
+      [...outcome.ignored, ...outcome.skipped.map(({ path }) => path)].sort(),
+      named.toSorted(),
+    )
     t.equal(outcome.empty, changes.length === 0)
     t.equal(outcome.patch.length === 0, changes.length === 0)
     await using verifier = await host.sandbox({ image })
@@ -112,12 +225,24 @@ t.test('nothing is left behind in the pristine container', async (t) => {
 const failures: readonly (readonly [string, string, string])[] = [
   ['the tree is gone', 'cd /; rm -rf /work', 'workdir_missing'],
   ['the tree is a file', 'cd /; rm -rf /work; echo x >/work', 'workdir_replaced'],
-  ['the tree is a link to another', 'cd /; mv /work /elsewhere; ln -s /elsewhere /work', 'workdir_replaced'],
-  ['the tree is a link to itself', 'cd /; rm -rf /work; ln -s work /work', 'workdir_replaced workdir_unreadable'],
+  [
+    'the tree is a link to another',
+    'cd /; mv /work /elsewhere; ln -s /elsewhere /work',
+    'workdir_replaced',
+  ],
+  [
+    'the tree is a link to itself',
+    'cd /; rm -rf /work; ln -s work /work',
+    'workdir_replaced workdir_unreadable',
+  ],
   ['the tree is a pipe', 'cd /; rm -rf /work; mkfifo /work', 'workdir_replaced'],
   ['a sparse file of a terabyte', 'truncate -s 1T huge', 'tree_too_large'],
   ['too many files', 'mkdir m; cd m; seq 2100 | xargs touch', 'tree_too_large'],
-  ['changed files beyond what a patch may hold', 'head -c 3000000 /dev/urandom >src/big', 'patch_too_large'],
+  [
+    'changed files beyond what a patch may hold',
+    'head -c 3000000 /dev/urandom >src/big',
+    'patch_too_large',
+  ],
 ]
 
 for (const [name, script, code] of failures)
@@ -141,7 +266,9 @@ t.test('a sandbox that is gone is a fault of infrastructure', async (t) => {
 
 t.test('a transfer that breaks off is a fault of infrastructure, at either reading', async (t) => {
   await using agent = await host.sandbox({ image })
-  await agent.sh('cd /work; head -c 200000 /dev/urandom >src/new; for n in $(seq 40); do echo $n >src/$n; done')
+  await agent.sh(
+    'cd /work; head -c 200000 /dev/urandom >src/new; for n in $(seq 40); do echo $n >src/$n; done',
+  )
   for (const breakAt of [1, 2]) {
     let reading = 0
     const cut: Sandbox = {
@@ -167,23 +294,36 @@ t.test('a transfer that breaks off is a fault of infrastructure, at either readi
   }
 })
 
-t.test('the image must have the directory, git, a repository and the commit that the task names', async (t) => {
-  await using bare = await host.sandbox()
-  const read = (workdir: string, baseCommit?: string, sandbox: Sandbox = bare) =>
-    readPristine({ sandbox, workdir, mode: 'patch', ...(baseCommit === undefined ? {} : { baseCommit }) })
-  const task = { blame: 'task', code: 'collect_failed' }
-  await t.rejects(read('/nowhere'), { ...task, message: /no directory \/nowhere/ })
-  await t.rejects(read('/etc'), { ...task, message: /not in a git repository/ })
-  await t.rejects(read('/work', '0'.repeat(40), pristineSandbox), { ...task, message: /base_commit/ })
-  t.equal((await read('/work', pristine.head ?? '', pristineSandbox)).head, pristine.head)
-  await bare.sh('mkdir /e; cd /e; git init -q')
-  await t.rejects(read('/e'), { ...task, message: /has no commit/ })
-  await bare.sh('mv /usr/bin/git /usr/bin/tig')
-  await t.rejects(read('/etc'), { ...task, message: /no git/ })
-})
+t.test(
+  'the image must have the directory, git, a repository and the commit that the task names',
+  async (t) => {
+    await using bare = await host.sandbox()
+    const read = (workdir: string, baseCommit?: string, sandbox: Sandbox = bare) =>
+      readPristine({
+        sandbox,
+        workdir,
+        mode: 'patch',
+        ...(baseCommit === undefined ? {} : { baseCommit }),
+      })
+    const task = { blame: 'task', code: 'collect_failed' }
+    await t.rejects(read('/nowhere'), { ...task, message: /no directory \/nowhere/ })
+    await t.rejects(read('/etc'), { ...task, message: /not in a git repository/ })
+    await t.rejects(read('/work', '0'.repeat(40), pristineSandbox), {
+      ...task,
+      message: /base_commit/,
+    })
+    t.equal((await read('/work', pristine.head ?? '', pristineSandbox)).head, pristine.head)
+    await bare.sh('mkdir /e; cd /e; git init -q')
+    await t.rejects(read('/e'), { ...task, message: /has no commit/ })
+    await bare.sh('mv /usr/bin/git /usr/bin/tig')
+    await t.rejects(read('/etc'), { ...task, message: /no git/ })
+  },
+)
 
 t.test('a snapshot needs no repository, and knows no ignore rules', async (t) => {
-  const plain = await host.image('mkdir /app; echo 1 >/app/keep; echo 2 >/app/edit; printf "*\\n" >/app/.gitignore')
+  const plain = await host.image(
+    'mkdir /app; echo 1 >/app/keep; echo 2 >/app/edit; printf "*\\n" >/app/.gitignore',
+  )
   await using base = await host.sandbox({ image: plain })
   await using agent = await host.sandbox({ image: plain })
   await using verifier = await host.sandbox({ image: plain })

@@ -2,7 +2,11 @@
 import { randomBytes } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { Readable } from 'node:stream'
-import { execStartSchema, type ExecEnd, type ExecStartInput } from '../../../daemon/protocol/exec-frames.ts'
+import {
+  execStartSchema,
+  type ExecEnd,
+  type ExecStartInput,
+} from '../../../daemon/protocol/exec-frames.ts'
 import { runExec } from '../../../daemon/exec/exec.ts'
 import { resourcesSchema } from '../../../daemon/protocol/lease.ts'
 import { buildImages } from '../../../images/build.ts'

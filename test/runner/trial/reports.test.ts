@@ -122,20 +122,25 @@ t.test('durations and messages are kept, and cut to a bound', async (t) => {
   t.equal(test?.message?.length, 2001)
   const [inner] = parseReport(
     'junit',
-    Buffer.from(junit('<testcase name="a" time="-1"><failure>because &lt;1&gt;</failure></testcase>')),
+    Buffer.from(
+      junit('<testcase name="a" time="-1"><failure>because &lt;1&gt;</failure></testcase>'),
+    ),
   )
   t.equal(inner?.message, 'because <1>')
   t.equal(inner?.durationMs, null)
 })
 
-t.test('a report of very deep suites is refused or read, and never overflows the stack', async (t) => {
-  const deep = `${'<testsuite>'.repeat(20_000)}${'</testsuite>'.repeat(20_000)}`
-  try {
-    t.same(parseReport('junit', Buffer.from(deep)), [])
-  } catch (error) {
-    t.ok(error instanceof ReportError, String(error))
-  }
-})
+t.test(
+  'a report of very deep suites is refused or read, and never overflows the stack',
+  async (t) => {
+    const deep = `${'<testsuite>'.repeat(20_000)}${'</testsuite>'.repeat(20_000)}`
+    try {
+      t.same(parseReport('junit', Buffer.from(deep)), [])
+    } catch (error) {
+      t.ok(error instanceof ReportError, String(error))
+    }
+  },
+)
 
 const rewards: readonly (readonly [string, string | null, string | null, string])[] = [
   ['one means passed', null, '1\n', 'reward = passed'],

@@ -1,16 +1,14 @@
-import { execFileSync } from 'node:child_process'
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
 import type { ResultFormat } from '../../../runner/task/schema.ts'
-import { collectArtifacts, placeArtifacts } from '../../../runner/trial/artifacts.ts'
-import { prepareSuite, type PreparedSuite } from '../../../runner/trial/suite-bundle.ts'
-import { pinPath, runSuite } from '../../../runner/trial/suite-run.ts'
-import { readTar } from '../../../runner/trial/tar-reader.ts'
+import { prepareSuite } from '../../../runner/trial/suite-bundle.ts'
+import { runSuite } from '../../../runner/trial/suite-run.ts'
 import { decideVerdict } from '../../../runner/trial/verdict.ts'
 import { trialEngine } from './engine-sandbox.ts'
+import { writeTests } from './write-tests.ts'
 
 const host = await trialEngine()
 const scratch = await mkdtemp(join(tmpdir(), 'cb-suite-'))
@@ -19,14 +17,7 @@ t.teardown(async () => {
   await host[Symbol.asyncDispose]()
 })
 
-async function testsDir(files: Readonly<Record<string, string>>): Promise<string> {
-  const directory = await mkdtemp(join(scratch, 'tests-'))
-  for (const [path, text] of Object.entries(files)) {
-    await mkdir(dirname(join(directory, path)), { recursive: true })
-    await writeFile(join(directory, path), text)
-  }
-  return directory
-}
+const testsDir = (files: Readonly<Record<string, string>>) => writeTests(scratch, files)
 
 const hidden = {
   'functional/test_calc.py': `
@@ -41,7 +32,8 @@ class TestMore:
     def test_negative(self):
         assert calc.add(-1, -1) == -2
 `,
-  'functional/test_import.py': 'from calc import sub\n\ndef test_sub():\n    assert sub(3, 1) == 2\n',
+  'functional/test_import.py':
+    'from calc import sub\n\ndef test_sub():\n    assert sub(3, 1) == 2\n',
   'functional/helper.py': 'x = 1\n',
 }
 const ids = [
@@ -125,15 +117,33 @@ open(path, "w").write(text)
 /** What the agent's code does, or has left in its tree; verdict, reason, and passed of four. */
 const rows: readonly (readonly [string, Run, string, string, number])[] = [
   ['honest and right', { calc: right }, 'passed', 'tests_passed', 4],
-  ['honest and right, as another user', { calc: right, user: '1000:1000' }, 'passed', 'tests_passed', 4],
+  [
+    'honest and right, as another user',
+    { calc: right, user: '1000:1000' },
+    'passed',
+    'tests_passed',
+    4,
+  ],
   ['honest and half right', { calc: 'def add(a, b): return a + b' }, 'failed', 'tests_failed', 3],
   ['untouched', { changed: false }, 'failed', 'tests_failed', 0],
   ['os._exit(0) on import', { calc: 'import os; os._exit(0)' }, 'failed', 'verifier_broken', 0],
   ['sys.exit(0) on import', { calc: 'import sys; sys.exit(0)' }, 'failed', 'verifier_broken', 0],
   ['an interrupt on import', { calc: 'raise KeyboardInterrupt' }, 'failed', 'verifier_broken', 0],
   ['a crash', { calc: 'import ctypes; ctypes.string_at(0)' }, 'failed', 'verifier_broken', 0],
-  ['a hang', { calc: 'import time; time.sleep(600)', timeoutMs: 4000 }, 'failed', 'verifier_timeout', 0],
-  ['exit 0 at the end, report left honest', { calc: `${wrong}\nimport atexit, os\natexit.register(lambda: os._exit(0))` }, 'failed', 'report_disagrees', 0],
+  [
+    'a hang',
+    { calc: 'import time; time.sleep(600)', timeoutMs: 4000 },
+    'failed',
+    'verifier_timeout',
+    0,
+  ],
+  [
+    'exit 0 at the end, report left honest',
+    { calc: `${wrong}\nimport atexit, os\natexit.register(lambda: os._exit(0))` },
+    'failed',
+    'report_disagrees',
+    0,
+  ],
   [
     'a reporter that is patched to see passes only',
     {
@@ -152,7 +162,9 @@ _pytest.reports.TestReport.from_item_and_call = classmethod(make)`,
   ],
   [
     'a report that is rewritten at the end, with exit 0',
-    { calc: `${wrong}\n${findReport}\ndef end():\n    ${forger.replaceAll('\n', '\n    ')}\n    os._exit(0)\natexit.register(end)` },
+    {
+      calc: `${wrong}\n${findReport}\ndef end():\n    ${forger.replaceAll('\n', '\n    ')}\n    os._exit(0)\natexit.register(end)`,
+    },
     'failed',
     'report_forged',
     0,
@@ -176,10 +188,42 @@ if os.fork() == 0:
     'report_forged',
     0,
   ],
-  ['a report that is a link', { calc: `${wrong}\n${findReport}\ndef end():\n    os.rename(path, "/tmp/x"); os.symlink("/tmp/x", path)\natexit.register(end)` }, 'failed', 'verifier_broken', 0],
-  ['a report that is a pipe', { calc: `${wrong}\n${findReport}\ndef end():\n    os.remove(path); os.mkfifo(path)\natexit.register(end)` }, 'failed', 'verifier_broken', 0],
-  ['a report that is a link to itself', { calc: `${wrong}\n${findReport}\ndef end():\n    os.remove(path); os.symlink(path, path)\natexit.register(end)` }, 'failed', 'verifier_broken', 0],
-  ['a report of gigabytes', { calc: `${wrong}\n${findReport}\ndef end():\n    os.truncate(path, 2**31)\natexit.register(end)` }, 'failed', 'verifier_broken', 0],
+  [
+    'a report that is a link',
+    {
+      calc: `${wrong}\n${findReport}\ndef end():\n    os.rename(path, "/tmp/x"); os.symlink("/tmp/x", path)\natexit.register(end)`,
+    },
+    'failed',
+    'verifier_broken',
+    0,
+  ],
+  [
+    'a report that is a pipe',
+    {
+      calc: `${wrong}\n${findReport}\ndef end():\n    os.remove(path); os.mkfifo(path)\natexit.register(end)`,
+    },
+    'failed',
+    'verifier_broken',
+    0,
+  ],
+  [
+    'a report that is a link to itself',
+    {
+      calc: `${wrong}\n${findReport}\ndef end():\n    os.remove(path); os.symlink(path, path)\natexit.register(end)`,
+    },
+    'failed',
+    'verifier_broken',
+    0,
+  ],
+  [
+    'a report of gigabytes',
+    {
+      calc: `${wrong}\n${findReport}\ndef end():\n    os.truncate(path, 2**31)\natexit.register(end)`,
+    },
+    'failed',
+    'verifier_broken',
+    0,
+  ],
   [
     'planted conftest, pytest.ini, plugins, customisation modules, pytest and its command',
     {
@@ -206,8 +250,24 @@ mkdir -p /results && printf '<testsuites><testsuite/></testsuites>' >/results/re
     'tests_failed',
     1,
   ],
-  ['the same command as a module of python', { calc: right, command: 'python3 -m pytest -q /tests/functional', setup: 'echo "raise SystemExit(0)" >pytest.py' }, 'passed', 'tests_passed', 4],
-  ['the directory of the suite is gone', { setup: 'cd /; rm -rf /work' }, 'failed', 'verifier_broken', 0],
+  [
+    'the same command as a module of python',
+    {
+      calc: right,
+      command: 'python3 -m pytest -q /tests/functional',
+      setup: 'echo "raise SystemExit(0)" >pytest.py',
+    },
+    'passed',
+    'tests_passed',
+    4,
+  ],
+  [
+    'the directory of the suite is gone',
+    { setup: 'cd /; rm -rf /work' },
+    'failed',
+    'verifier_broken',
+    0,
+  ],
 ]
 
 for (const [name, given, verdict, reason, passed] of rows)
@@ -229,7 +289,8 @@ t.test("the task's own pytest configuration, conftest and helpers work", async (
   const dir = await testsDir({
     'pytest.ini': '[pytest]\nmarkers =\n    own: ours\naddopts = --strict-markers\n',
     'conftest.py': 'import pytest\n\n@pytest.fixture\ndef seven():\n    return 7\n',
-    'functional/test_own.py': 'import pytest\nimport helper\n\n@pytest.mark.own\ndef test_seven(seven):\n    assert seven == helper.seven\n',
+    'functional/test_own.py':
+      'import pytest\nimport helper\n\n@pytest.mark.own\ndef test_seven(seven):\n    assert seven == helper.seven\n',
     'functional/helper.py': 'seven = 7\n',
   })
   const { decided, run } = await verdictOf({ dir, planned: ['functional.test_own::test_seven'] })
@@ -237,11 +298,61 @@ t.test("the task's own pytest configuration, conftest and helpers work", async (
 })
 
 const formats: readonly (readonly [string, Run, string, string])[] = [
-  ['TAP of a shell script', { results: 'tap', command: 'printf "1..2\\nok 1 - a\\nok 2 - b\\n" >{results}', planned: ['a', 'b'] }, 'passed', 'tests_passed'],
-  ['TAP with a failure and an exit that says so', { results: 'tap', command: 'printf "1..1\\nnot ok 1 - a\\n" >{results}; exit 9', planned: ['a'] }, 'failed', 'tests_failed'],
-  ['CTRF by the environment', { results: 'ctrf', command: `echo '{"results":{"tests":[{"name":"a","status":"passed"}]}}' >"$CLOSEDBOOK_RESULTS"`, planned: null }, 'passed', 'tests_passed'],
-  ['a reward, as Harbor tasks write it', { results: 'reward', command: 'bash /tests/test.sh', planned: null, dir: await testsDir({ 'test.sh': 'python3 -m pytest -q /tests/test_it.py; test $? = 0 && echo 1 >/logs/verifier/reward.txt\n', 'test_it.py': 'def test_a():\n    assert True\n' }) }, 'passed', 'tests_passed'],
-  ['two rewards that disagree', { results: 'reward', command: `echo 1 >/logs/verifier/reward.txt; echo '{"reward": 0}' >/logs/verifier/reward.json`, planned: null }, 'failed', 'verifier_broken'],
+  [
+    'TAP of a shell script',
+    {
+      results: 'tap',
+      command: 'printf "1..2\\nok 1 - a\\nok 2 - b\\n" >{results}',
+      planned: ['a', 'b'],
+    },
+    'passed',
+    'tests_passed',
+  ],
+  [
+    'TAP with a failure and an exit that says so',
+    {
+      results: 'tap',
+      command: 'printf "1..1\\nnot ok 1 - a\\n" >{results}; exit 9',
+      planned: ['a'],
+    },
+    'failed',
+    'tests_failed',
+  ],
+  [
+    'CTRF by the environment',
+    {
+      results: 'ctrf',
+      command: `echo '{"results":{"tests":[{"name":"a","status":"passed"}]}}' >"$CLOSEDBOOK_RESULTS"`,
+      planned: null,
+    },
+    'passed',
+    'tests_passed',
+  ],
+  [
+    'a reward, as Harbor tasks write it',
+    {
+      results: 'reward',
+      command: 'bash /tests/test.sh',
+      planned: null,
+      dir: await testsDir({
+        'test.sh':
+          'python3 -m pytest -q /tests/test_it.py; test $? = 0 && echo 1 >/logs/verifier/reward.txt\n',
+        'test_it.py': 'def test_a():\n    assert True\n',
+      }),
+    },
+    'passed',
+    'tests_passed',
+  ],
+  [
+    'two rewards that disagree',
+    {
+      results: 'reward',
+      command: `echo 1 >/logs/verifier/reward.txt; echo '{"reward": 0}' >/logs/verifier/reward.json`,
+      planned: null,
+    },
+    'failed',
+    'verifier_broken',
+  ],
   ['no reward', { results: 'reward', command: 'true', planned: null }, 'failed', 'verifier_broken'],
 ]
 
@@ -262,131 +373,4 @@ t.test('output is kept within bounds, and the environment is pinned', async (t) 
   t.ok(run.outputBytes > 20_000_000)
   t.match(run.stderr.toString(), /PYTHONSAFEPATH=1\n/)
   t.match(run.stderr.toString(), /PATH=\/usr\/local\/sbin/)
-})
-
-const contents = async (prepared: PreparedSuite): Promise<Map<string, string>> => {
-  const found = new Map<string, string>()
-  let path = ''
-  for await (const item of readTar(Readable.from([prepared.bundleTar])))
-    if (Buffer.isBuffer(item)) found.set(path, (found.get(path) ?? '') + item.toString())
-    else found.set((path = item.path), '')
-  return found
-}
-
-const prepare = (dir: string, command: string, results: ResultFormat = 'junit') =>
-  prepareSuite({ testsDir: dir, suite: { name: 'functional', command, results } })
-
-t.test('canaries run early and late, look like tests, differ each time, and fail', async (t) => {
-  const names = new Set<string>()
-  for (let round = 0; round < 40; round++) {
-    const prepared = await prepare(tests, 'pytest /tests/functional')
-    const [early, late] = prepared.canaries
-    t.ok((early?.file ?? '') < 'functional/test_calc.py' && early?.file.startsWith('functional/test_'))
-    t.ok((late?.file ?? '') > 'functional/test_import.py')
-    const files = await contents(prepared)
-    for (const canary of prepared.canaries) {
-      names.add(canary.test)
-      const text = files.get(canary.file) ?? ''
-      t.match(text, `def ${canary.test}():`)
-      t.notMatch(text, /canary|closedbook/i)
-      const python = execFileSync('python3', ['-'], {
-        input: `${text}\ntry:\n    ${canary.test}()\n    print("passed")\nexcept AssertionError:\n    print("failed")\n`,
-        encoding: 'utf8',
-      })
-      t.equal(python, 'failed\n', text)
-    }
-  }
-  t.ok(names.size > 70, `${names.size} names of 80`)
-})
-
-const places: readonly (readonly [string, Readonly<Record<string, string>>, string, ResultFormat, readonly string[]])[] = [
-  ['the directory that the command names', { 'a/test_m.py': '', 'functional/x.py': '' }, 'cd /work && pytest "/tests/a" -q', 'junit', ['a/', 'a/']],
-  ['the first and the last of several', { 'a/test_m.py': '', 'b/test_n.py': '' }, 'pytest /tests/a /tests/b', 'junit', ['a/', 'b/']],
-  ['the whole of tests/', { 'test_m.py': '' }, 'pytest /tests', 'junit', ['test_', 'test_']],
-  ['a module that the command names', { 'test_m.py': 'def test_a():\n    pass' }, 'pytest /tests/test_m.py::test_a', 'junit', ['test_m.py', 'test_m.py']],
-  ['what a script of the tests names', { 'run.sh': 'pytest --junitxml=$1 /tests/deep/er\n', 'deep/er/test_m.py': '' }, 'bash /tests/run.sh {results}', 'junit', ['deep/er/', 'deep/er/']],
-  ["the suite's own directory where nothing is named", { 'functional/test_m.py': '' }, 'cd /tests/../tests/functional; python -m pytest', 'junit', ['functional/', 'functional/']],
-  ['nowhere for a reward', { 'test_m.py': '' }, 'pytest /tests', 'reward', []],
-  ['nowhere for another runner', { 'm.sh': '' }, 'sh /tests/m.sh', 'tap', []],
-]
-
-for (const [name, files, command, results, expected] of places)
-  t.test(`canaries go to ${name}`, async (t) => {
-    const prepared = await prepare(await testsDir(files), command, results)
-    t.equal(prepared.canaries.length, expected.length)
-    for (const [index, start] of expected.entries())
-      t.ok(prepared.canaries[index]?.file.startsWith(start), prepared.canaries[index]?.file)
-    t.equal(prepared.note === null, expected.length > 0)
-    t.ok([...(await contents(prepared)).keys()].includes('.guard/sitecustomize.py'))
-  })
-
-for (const command of ['pytest -x /tests', 'pytest --maxfail=1 /tests', 'pytest /tests --exitfirst', 'PYTEST_ADDOPTS="-x" pytest /tests'])
-  t.test(`refuses a suite that would stop at a canary: ${command}`, async (t) => {
-    await t.rejects(prepare(tests, command), { code: 'task_invalid', blame: 'task' })
-  })
-
-t.test('refuses the same in the configuration, and files that are none', async (t) => {
-  const configured = await testsDir({ 'pytest.ini': '[pytest]\naddopts = -q -x\n', 'test_a.py': '' })
-  await t.rejects(prepare(configured, 'pytest /tests'), { blame: 'task' })
-  const special = await testsDir({ 'test_a.py': '' })
-  execFileSync('mkfifo', [join(special, 'pipe')])
-  await t.rejects(prepare(special, 'pytest /tests'), { blame: 'task' })
-})
-
-t.test('a bundle holds nothing of the host: no owner, no time, no cache', async (t) => {
-  const dir = await testsDir({ 'test_a.py': 'x = 1\n', '__pycache__/test_a.pyc': 'x' })
-  await symlink('test_a.py', join(dir, 'link.py'))
-  let seed = 0
-  const random = (limit: number): number => (seed = (seed * 1103515245 + 12345) % 2 ** 31) % limit
-  const make = () => {
-    seed = 42
-    return prepareSuite({ testsDir: dir, random, suite: { name: 'functional', command: 'pytest /tests', results: 'junit' } })
-  }
-  const first = await make()
-  t.equal((await make()).sha256, first.sha256, 'the same draws give the same bytes')
-  t.notOk([...(await contents(first)).keys()].some((path) => path.includes('__pycache__')))
-})
-
-t.test('PATH loses what is relative and what the patch touched', async (t) => {
-  const path = '/work/.venv/bin:/usr/bin::.:bin:/work/tools/:/bin'
-  t.equal(pinPath(path, '/work', ['tools/pytest']), '/work/.venv/bin:/usr/bin:/bin')
-  t.equal(pinPath(path, '/work', ['.venv/bin/pytest']), '/usr/bin:/work/tools/:/bin')
-  t.equal(pinPath(path, '/work', ['src/x']), '/work/.venv/bin:/usr/bin:/work/tools/:/bin')
-  t.match(pinPath('.', '/work', []), /^\/usr\/local\/sbin:/)
-  t.match(pinPath(undefined, '/work', []), /^\/usr\/local\/sbin:/)
-})
-
-t.test('declared artifacts travel cleaned, and a missing one is said', async (t) => {
-  await using agent = await host.sandbox()
-  await using verifier = await host.sandbox()
-  await agent.sh(`
-mkdir -p /out/sub/deep /other && cd /out && echo one >one && chmod 4755 one && ln one sub/hard && ln -s ../one sub/link
-mkfifo sub/pipe && echo skip >sub/deep/x.log && echo $'n' >$'odd\\n\\xff' && echo single >/other/file`)
-  const outcome = await collectArtifacts({
-    agent,
-    directory: scratch,
-    artifacts: [
-      { source: '/out', exclude: ['*.log'] },
-      { source: '/other/file', exclude: [] },
-      { source: '/not/there', exclude: [] },
-      { source: '/out/one/below', exclude: [] },
-    ],
-  })
-  if (!outcome.ok) throw new Error(outcome.failure.message)
-  t.same(outcome.missing, ['/not/there', '/out/one/below'])
-  t.same(outcome.skipped, [{ path: '/out/sub/pipe', why: 'a fifo' }])
-  await placeArtifacts({ sandbox: verifier, artifacts: outcome.artifacts })
-  t.equal(
-    await verifier.sh(
-      `cd /out; stat -c %a one; cat sub/hard sub/link $'odd\\n\\xff' /other/file; find . -name '*.log' -o -type p`,
-    ),
-    '755\none\none\nn\nsingle\n',
-  )
-  const small = await collectArtifacts({
-    agent,
-    directory: scratch,
-    artifacts: [{ source: '/usr/bin', exclude: [] }],
-    maxBytes: 1000,
-  })
-  t.match(small, { ok: false, failure: { code: 'artifact_too_large' } })
 })

@@ -9,7 +9,10 @@ import { blobId, readBlobs, readTree, treeDigest } from '../../../runner/trial/t
 const limits = { maxEntries: 100, maxBytes: 1024 * 1024 }
 
 /** Serves one archive, in chunks of an awkward size. */
-function serving(tar: Buffer | (() => Readable), kind: 'directory' | 'symlink' = 'directory'): Sandbox {
+function serving(
+  tar: Buffer | (() => Readable),
+  kind: 'directory' | 'symlink' = 'directory',
+): Sandbox {
   const chunks = function* (bytes: Buffer): Generator<Buffer> {
     for (let at = 0; at < bytes.length; at += 700) yield bytes.subarray(at, at + 700)
   }
@@ -42,8 +45,19 @@ async function treeOf(tar: Buffer) {
 }
 
 t.test('names are bytes in every length, and come back as they were', async (t) => {
-  const names = ['plain', 'sp ace', 'new\nline', 'q"uote\\', 'é as bytes \xc3\xa9', 'not utf8 \xff\xfe', `${'d'.repeat(90)}/${'e'.repeat(90)}\xff`, 'tab\t\x01']
-  const tree = await treeOf(archive(...names.map((name) => tarFile(`work/${name}`, Buffer.from(name)))))
+  const names = [
+    'plain',
+    'sp ace',
+    'new\nline',
+    'q"uote\\',
+    'é as bytes \xc3\xa9',
+    'not utf8 \xff\xfe',
+    `${'d'.repeat(90)}/${'e'.repeat(90)}\xff`,
+    'tab\t\x01',
+  ]
+  const tree = await treeOf(
+    archive(...names.map((name) => tarFile(`work/${name}`, Buffer.from(name)))),
+  )
   t.same([...tree.entries.keys()], names)
   for (const name of names) {
     t.equal(tree.entries.get(name)?.blob, blobId(Buffer.from(name)))
@@ -167,11 +181,19 @@ t.test('bytes that changed between two readings are a fault of infrastructure', 
   const { entries } = await treeOf(whole)
   const read = async (tar: Buffer): Promise<number> => {
     let bytes = 0
-    for await (const item of readBlobs(serving(tar), '/work', new Map([...entries, ['weird\n', { mode: '100644', blob: blobId(Buffer.from('y')), size: 1 }]])))
+    for await (const item of readBlobs(
+      serving(tar),
+      '/work',
+      new Map([
+        ...entries,
+        ['weird\n', { mode: '100644', blob: blobId(Buffer.from('y')), size: 1 }],
+      ]),
+    ))
       if (Buffer.isBuffer(item)) bytes += item.length
     return bytes
   }
-  const both = (text: string) => archive(tarFile('work/a', Buffer.from(text)), tarFile('work/weird\n', Buffer.from('y')))
+  const both = (text: string) =>
+    archive(tarFile('work/a', Buffer.from(text)), tarFile('work/weird\n', Buffer.from('y')))
   t.equal(await read(both('x'.repeat(600))), 601)
   for (const tar of [both('x'.repeat(599)), both('y'.repeat(600)), whole])
     await t.rejects(read(tar), { code: 'transfer_failed', blame: 'infra' })
@@ -185,7 +207,14 @@ t.test('sizes beyond octal and padding after the end are read', async (t) => {
   header.fill(0x20, 148, 156)
   const sum = header.reduce((total, byte) => total + byte, 0)
   header.write(`${sum.toString(8).padStart(6, '0')}\0`, 148, 'latin1')
-  const bytes = Buffer.concat([root, header, Buffer.from('abc'), Buffer.alloc(509), tarEnd(), Buffer.alloc(8192)])
+  const bytes = Buffer.concat([
+    root,
+    header,
+    Buffer.from('abc'),
+    Buffer.alloc(509),
+    tarEnd(),
+    Buffer.alloc(8192),
+  ])
   const seen: (string | number)[] = []
   for await (const item of readTar(Readable.from([bytes])))
     seen.push(Buffer.isBuffer(item) ? item.toString() : `${item.path} ${item.size}`)
