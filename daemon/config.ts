@@ -11,6 +11,8 @@ import { HostError } from './errors.ts'
 import { defaultStateDir } from './protocol/state-dir.ts'
 import { zodMessage } from './protocol/zod-message.ts'
 
+const absolutePath = z.string().regex(/^\//, 'give an absolute path')
+
 export const daemonConfigSchema = z.strictObject({
   stateDir: z
     .string()
@@ -66,6 +68,55 @@ export const daemonConfigSchema = z.strictObject({
         .record(z.string(), z.string())
         .default({})
         .describe('names resolved by this table instead of the resolver (address or address:port)'),
+    })
+    .prefault({}),
+  gpu: z
+    .strictObject({
+      lend: z.boolean().default(true).describe('false: no GPU of this host is lent'),
+      smi: absolutePath.optional().describe('nvidia-smi; default: found on PATH'),
+      hook: absolutePath
+        .optional()
+        .describe(
+          'nvidia-container-runtime-hook (or nvidia-ctk for CDI), asked for its version; default: found on PATH',
+        ),
+      mode: z
+        .enum(['auto', 'nvidia', 'cdi'])
+        .default('auto')
+        .describe(
+          "how the engine passes a GPU: by NVIDIA's hook or by device specs (CDI); auto prefers CDI where specs name the GPUs by UUID",
+        ),
+      requireToolkit: z
+        .boolean()
+        .default(true)
+        .describe(
+          'lend GPUs only with an NVIDIA container toolkit of a known version that keeps images in their containers (1.17.8)',
+        ),
+      memoryFloorBytes: z
+        .int()
+        .nonnegative()
+        .default(512 * 1024 ** 2)
+        .describe('a GPU with more of its memory in use is not empty'),
+      smiTimeoutMs: z.int().positive().default(10_000).describe('for each call of nvidia-smi'),
+      startTimeoutMs: z
+        .int()
+        .positive()
+        .default(60_000)
+        .describe('a container with GPUs must have started within this: a hook can hang'),
+      releaseTimeoutMs: z
+        .int()
+        .positive()
+        .default(60_000)
+        .describe('a returned GPU that is not empty by then is dirty'),
+      quarantineSeconds: z
+        .number()
+        .positive()
+        .default(300)
+        .describe('a faulty GPU is lent again when it has been found well for so long'),
+      kernelLog: absolutePath.default('/dev/kmsg').describe('read for Xid errors of the driver'),
+      monitors: z
+        .array(z.string())
+        .default([])
+        .describe('names of containers that may have GPUs beside a lease, since they only watch'),
     })
     .prefault({}),
 })

@@ -14,6 +14,7 @@ import { DockerEngine } from './engine/docker.ts'
 import type { Engine, EngineInfo } from './engine/engine.ts'
 import { egressSettings } from './egress-settings.ts'
 import { HostError, RequestError } from './errors.ts'
+import { GpuPool } from './gpu/pool.ts'
 import { Admission } from './lease/admission.ts'
 import { Bundles } from './lease/bundles.ts'
 import { Journal, writeDurably } from './lease/journal.ts'
@@ -59,8 +60,17 @@ export class Daemon implements AsyncDisposable {
     const engine = undo.use(await connect(engineSocketOf(config)))
     const engineInfo = await engine.info()
     const instance = await instanceId(config.stateDir)
+    undo.use(await claimState(instance, config.stateDir))
     const journal = await Journal.open(directories.leases)
     const bundles = await Bundles.open(directories.bundles)
+    const gpus = undo.use(
+      await GpuPool.open(config.gpu, {
+        engine,
+        instance,
+        accessor: { busyboxPath: tools.busyboxPath, directory: directories.nodes },
+        log,
+      }),
+    )
     const cpus = engineInfo.cpus * config.capacity.cpuShare
     const leases = undo.use(
       new Leases({
@@ -71,7 +81,9 @@ export class Daemon implements AsyncDisposable {
         journal,
         bundles,
         directories,
+        gpus,
         admission: new Admission({
+          hostCpus: engineInfo.cpus,
           cpus,
           memoryBytes: engineInfo.memoryBytes * config.capacity.memoryFraction,
           leases: config.capacity.leases,
@@ -92,7 +104,6 @@ export class Daemon implements AsyncDisposable {
     sweeping.unref()
     undo.defer(() => clearInterval(sweeping))
     const ended = Promise.withResolvers<void>()
-    const facts = hostFacts(engineInfo, instance)
     addLeaseRoutes(router, { leases, directories })
     addHostRoutes(router, {
       leases,
@@ -100,7 +111,8 @@ export class Daemon implements AsyncDisposable {
       bundles,
       leasesOf: (id) => leasesOf(id, journal, directories.audit),
       auditDirectory: directories.audit,
-      facts,
+      gpus,
+      facts: () => hostFacts(engineInfo, instance, gpus),
       health: () => ({
         status: 'ok',
         version,
@@ -141,18 +153,18 @@ async function connect(socketPath: string): Promise<Engine> {
 
 async function makeDirectories(
   stateDir: string,
-): Promise<Record<'leases' | 'audit' | 'events' | 'exchanges' | 'bundles', string>> {
+): Promise<Record<'leases' | 'audit' | 'events' | 'exchanges' | 'bundles' | 'nodes', string>> {
   const directories = {
     leases: path.join(stateDir, 'leases'),
     audit: path.join(stateDir, 'audit'),
     events: path.join(stateDir, 'events'),
     exchanges: path.join(stateDir, 'exchanges'),
     bundles: path.join(stateDir, 'bundles'),
+    nodes: path.join(stateDir, 'nodes'),
   }
   try {
-    await mkdir(stateDir, { recursive: true, mode: 0o711 })
-    for (const directory of Object.values(directories))
-      await mkdir(directory, { recursive: true, mode: 0o711 })
+    await makeDirectory(stateDir)
+    for (const directory of Object.values(directories)) await makeDirectory(directory)
   } catch (error) {
     throw new HostError(
       'config_invalid',
@@ -162,6 +174,15 @@ async function makeDirectories(
     )
   }
   return directories
+}
+
+/** Part by part: the recursive one of Node never ends where the file system knows no such directory (/proc). */
+async function makeDirectory(directory: string): Promise<void> {
+  const parts = path.resolve(directory).split(path.sep)
+  for (let length = 2; length <= parts.length; length += 1) {
+    const part = parts.slice(0, length).join(path.sep)
+    if (!existsSync(part)) await mkdir(part, { mode: 0o711 })
+  }
 }
 
 /** One daemon for a socket: a live one is named, what a dead one left is removed. */
@@ -180,6 +201,29 @@ async function claimSocket(socket: string): Promise<void> {
       `a daemon already serves ${socket}; end it with \`closedbook down\`, or give this one a stateDir of its own`,
     )
   await rm(socket, { force: true })
+}
+
+/**
+ * One daemon for a state directory, whatever its socket: two would take each other's leases. The claim is a name in
+ * the kernel that goes with the process, however it ends.
+ */
+async function claimState(instance: string, stateDir: string): Promise<AsyncDisposable> {
+  const claim = net.createServer((socket) => socket.destroy())
+  await new Promise<void>((resolve, reject) => {
+    claim.once('error', reject)
+    claim.listen(`\0closedbookd-${instance}`, resolve)
+  }).catch((cause: unknown) => {
+    throw new HostError(
+      'daemon_running',
+      'operator',
+      `a daemon already works in ${stateDir}; end it with \`closedbook down\`, or give this one a stateDir of its own`,
+      { cause },
+    )
+  })
+  claim.unref()
+  return {
+    [Symbol.asyncDispose]: () => new Promise((resolve) => claim.close(() => resolve())),
+  }
 }
 
 async function listen(server: http.Server, socket: string): Promise<void> {
@@ -225,7 +269,7 @@ async function requireRoom(config: DaemonConfig, info: EngineInfo): Promise<void
   }
 }
 
-function hostFacts(info: EngineInfo, instance: string): HostFacts {
+function hostFacts(info: EngineInfo, instance: string, gpus: GpuPool): HostFacts {
   return {
     name: os.hostname(),
     engine: info.version,
@@ -235,7 +279,7 @@ function hostFacts(info: EngineInfo, instance: string): HostFacts {
     cgroupVersion: info.cgroupVersion,
     closedbookVersion: version,
     instance,
-    gpus: [],
+    gpus: gpus.report().gpus.map(({ uuid, name, memoryBytes }) => ({ uuid, name, memoryBytes })),
   }
 }
 

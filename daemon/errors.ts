@@ -29,6 +29,7 @@ export type LeaseErrorCode =
   | 'seal_failed'
   | 'proof_failed'
   | 'freeze_failed'
+  | 'gpu_lost'
 
 export class LeaseError extends ClosedbookError {
   declare readonly code: LeaseErrorCode

@@ -3,9 +3,10 @@
  * listeners carry out the answer. An attempt may be weighed more than once as facts arrive (the CONNECT line, the
  * addresses behind the name, the ClientHello), but the audit log gets one decision for each: the last.
  */
-import { matchHost } from './allowlist.ts'
+import { matchHost, type HostMatch } from './allowlist.ts'
 import { allow, deny, type Decision, type Reason } from './decision.ts'
 import { parseHost, type Authority, type ParsedAuthority, type ParsedHost } from './host.ts'
+import { tunnelHosts } from './hugging-face-hosts.ts'
 import type { Policy } from './policy.ts'
 
 /** What the first bytes of a tunnel turned out to be. */
@@ -73,7 +74,7 @@ export function decide(policy: Policy, request: EgressRequest): Decision {
       return decideHttp(policy, request)
     case 'dns': {
       if (!request.name.ok) return deny('dns_query')
-      const match = matchHost(policy.connect, request.name.host)
+      const match = matchPolicy(policy, request.name.host)
       if (match.action === 'allow') return allow('allowed_host', match.rule)
       return deny(match.reason === 'denied_host' ? 'denied_host' : 'dns_query', match.rule)
     }
@@ -100,13 +101,21 @@ export function decide(policy: Policy, request: EgressRequest): Decision {
   }
 }
 
+/** The hosts of `connect`, and with `tunnel` the Hub's; a deny rule wins over both. */
+function matchPolicy(policy: Policy, host: string): HostMatch {
+  const match = matchHost(policy.connect, host)
+  if (match.action === 'allow' || match.reason === 'denied_host') return match
+  const tunnel = policy.huggingface?.tunnel === true && tunnelHosts.includes(host)
+  return tunnel ? { action: 'allow', rule: 'huggingface tunnel' } : match
+}
+
 function decideHost(
   policy: Policy,
   host: string,
   port: number,
   served: readonly number[],
 ): Decision {
-  const match = matchHost(policy.connect, host)
+  const match = matchPolicy(policy, host)
   if (match.action === 'deny') return deny(match.reason, match.rule)
   const allowed = policy.connect.ports.some((candidate) => candidate === port)
   if (!allowed || !served.includes(port)) return deny('port_not_allowed', 'ports')

@@ -7,6 +7,8 @@ export const reasons = [
   'allowed_host',
   'allowed_gateway',
   'allowed_exec',
+  'allowed_artifact',
+  'noise',
   // names, addresses, ports
   'not_allowed_host',
   'denied_host',
@@ -43,6 +45,12 @@ export const reasons = [
   'gateway_shut',
   'replay_exhausted',
   'replay_mismatch',
+  // Hugging Face gateway
+  'repo_not_allowed',
+  'revision_not_allowed',
+  'file_not_allowed',
+  'write_denied',
+  'redirect_denied',
   // limits, faults
   'limit_conns',
   'limit_bytes',

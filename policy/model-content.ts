@@ -3,19 +3,17 @@
  * ones that the sandbox runs itself (`function`, `custom`); images and files must be inside the request (`data:`),
  * since whatever a provider fetches for an agent is a way out of the sandbox.
  */
-import type { Reason } from './decision.ts'
-import { each, isObject, kindOf, strangeKey, type Check, type Refusal } from './model-check.ts'
-
-const no = (reason: Reason, rule: string, words: string): Refusal => ({
-  reason,
-  rule,
-  message: `${rule} ${words}`,
-})
-
-const inlineImage = /^data:image\/(?:png|jpe?g|gif|webp);base64,/i
-const inlineFile = /^data:[a-z0-9.+-]+\/[a-z0-9.+-]+;base64,/i
-/** Searches for a character that isn't base64: linear, where a match of the whole would go back and forth. */
-const notBase64 = /[^A-Za-z0-9+/=]/
+import {
+  each,
+  isObject,
+  kindOf,
+  no,
+  quote,
+  strangeKey,
+  unknownField,
+  type Check,
+} from './model-check.ts'
+import { base64, cacheControl, fileData, imageUrl, toolName } from './model-inline.ts'
 
 const partKeys: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['text', new Set(['type', 'text', 'cache_control'])],
@@ -36,58 +34,39 @@ const checkPart: Check = (part, at) => {
   if (keys === undefined)
     return no('body_field_denied', `${at}.type`, `${quote(type)} is not a known kind of content`)
   const strange = strangeKey(part, keys)
-  if (strange !== undefined)
-    return no('body_field_denied', `${at}.${strange}`, 'is not among the fields that are passed on')
+  if (strange !== undefined) return unknownField(at, strange, 'body_field_denied')
   if (type === 'image_url') return checkImage(part['image_url'], `${at}.image_url`)
   if (type === 'input_audio') return checkAudio(part['input_audio'], `${at}.input_audio`)
   if (type === 'file') return checkFile(part['file'], `${at}.file`)
-  return null
+  return checkMark(part, at)
+}
+
+/** Its mark for the provider's cache, if it has one. */
+const checkMark = (object: Record<string, unknown>, at: string) => {
+  const mark = object['cache_control']
+  return mark === undefined || mark === null ? null : cacheControl(mark, `${at}.cache_control`)
 }
 
 const checkImage: Check = (value, at) => {
   if (isObject(value)) {
     const strange = strangeKey(value, imageKeys)
-    if (strange !== undefined)
-      return no(
-        'body_field_denied',
-        `${at}.${strange}`,
-        'is not among the fields that are passed on',
-      )
+    if (strange !== undefined) return unknownField(at, strange, 'body_field_denied')
   }
-  const url = isObject(value) ? value['url'] : value
-  return typeof url === 'string' && inlineImage.test(url)
-    ? null
-    : no(
-        'remote_url_denied',
-        at,
-        'must be a data: URL that holds a png, jpeg, gif or webp in base64',
-      )
+  return imageUrl(isObject(value) ? value['url'] : value, at)
 }
 
 const checkAudio: Check = (value, at) => {
   if (!isObject(value)) return no('body_invalid', at, `must be an object, not ${kindOf(value)}`)
   const strange = strangeKey(value, audioKeys)
-  if (strange !== undefined)
-    return no('body_field_denied', `${at}.${strange}`, 'is not among the fields that are passed on')
-  const data = value['data']
-  return typeof data === 'string' && !notBase64.test(data)
-    ? null
-    : no('remote_url_denied', `${at}.data`, 'must be base64')
+  if (strange !== undefined) return unknownField(at, strange, 'body_field_denied')
+  return base64(value['data'], `${at}.data`)
 }
 
 const checkFile: Check = (value, at) => {
   if (!isObject(value)) return no('body_invalid', at, `must be an object, not ${kindOf(value)}`)
   const strange = strangeKey(value, fileKeys)
-  if (strange !== undefined)
-    return no(
-      'body_field_denied',
-      `${at}.${strange}`,
-      'refers to what the provider keeps; only file_data may be sent',
-    )
-  const data = value['file_data']
-  return typeof data === 'string' && (inlineFile.test(data) || !notBase64.test(data))
-    ? null
-    : no('remote_url_denied', `${at}.file_data`, 'must be a data: URL or base64')
+  if (strange !== undefined) return unknownField(at, strange, 'body_field_denied')
+  return fileData(value['file_data'], `${at}.file_data`)
 }
 
 const roles = new Set(['system', 'developer', 'user', 'assistant', 'tool', 'function'])
@@ -115,8 +94,9 @@ const checkMessage: Check = (message, at) => {
   if (typeof role !== 'string' || !roles.has(role))
     return no('body_invalid', `${at}.role`, `${quote(role)} is not a role`)
   const strange = strangeKey(message, messageKeys)
-  if (strange !== undefined)
-    return no('body_field_denied', `${at}.${strange}`, 'is not among the fields that are passed on')
+  if (strange !== undefined) return unknownField(at, strange, 'body_field_denied')
+  const unmarked = checkMark(message, at)
+  if (unmarked !== null) return unmarked
   const content = message['content']
   if (Array.isArray(content)) {
     const refusal = each(checkPart)(content, `${at}.content`)
@@ -140,9 +120,6 @@ export const checkMessages: Check = (messages, at) =>
     ? each(checkMessage)(messages, at)
     : no('body_invalid', at, 'must be an array with at least one message')
 
-/** Providers give names outside this grammar (`$web_search`, `openrouter:web_search`) to tools of their own. */
-const toolName = /^[A-Za-z0-9_.-]{1,128}$/
-
 const toolKeys = new Set(['type', 'function', 'custom', 'cache_control'])
 const functionKeys = new Set(['name', 'description', 'parameters', 'strict', 'cache_control'])
 const customKeys = new Set(['name', 'description', 'format'])
@@ -157,22 +134,17 @@ const checkTool: Check = (tool, at) => {
       `${quote(type)} would run at the provider; only function and custom tools may be offered`,
     )
   const strange = strangeKey(tool, toolKeys)
-  if (strange !== undefined) return no('tool_denied', `${at}.${strange}`, 'is not part of a tool')
-  return checkDefinition(type === 'function' ? functionKeys : customKeys)(
-    tool[type],
-    `${at}.${type}`,
-  )
+  if (strange !== undefined) return unknownField(at, strange, 'tool_denied')
+  const define = checkDefinition(type === 'function' ? functionKeys : customKeys)
+  return checkMark(tool, at) ?? define(tool[type], `${at}.${type}`)
 }
 
 function checkDefinition(keys: ReadonlySet<string>): Check {
   return (value, at) => {
     if (!isObject(value)) return no('tool_denied', at, `must be an object, not ${kindOf(value)}`)
     const strange = strangeKey(value, keys)
-    if (strange !== undefined) return no('tool_denied', `${at}.${strange}`, 'is not part of a tool')
-    const name = value['name']
-    return typeof name === 'string' && toolName.test(name)
-      ? null
-      : no('tool_denied', `${at}.name`, `${quote(name)} is not a name for a tool of the sandbox`)
+    if (strange !== undefined) return unknownField(at, strange, 'tool_denied')
+    return checkMark(value, at) ?? toolName(value['name'], `${at}.name`)
   }
 }
 
@@ -183,8 +155,14 @@ export const checkFunctions: Check = each(checkDefinition(functionKeys))
 
 const choiceTypes = new Set(['function', 'custom', 'allowed_tools'])
 
+/** `any` is Mistral's word for `required`. */
+const choiceWords = new Set(['auto', 'none', 'required', 'any'])
+
 export const checkToolChoice: Check = (choice, at) => {
-  if (typeof choice === 'string') return null
+  if (typeof choice === 'string')
+    return choiceWords.has(choice)
+      ? null
+      : no('tool_denied', at, `${quote(choice)} is not auto, none or required`)
   if (!isObject(choice)) return no('body_invalid', at, `must be text or an object`)
   const type = choice['type']
   if (typeof type !== 'string' || !choiceTypes.has(type))
@@ -204,6 +182,3 @@ export const checkResponseFormat: Check = (value, at) =>
   isObject(value) && typeof value['type'] === 'string' && formats.has(value['type'])
     ? null
     : no('body_field_denied', at, 'must be of type text, json_object or json_schema')
-
-const quote = (value: unknown): string =>
-  typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : kindOf(value)

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import { canonicalHostPattern } from './host.ts'
+import { huggingFaceSchema } from './hugging-face.ts'
 
 const hostPattern = z.string().superRefine((text, context) => {
   const result = canonicalHostPattern(text)
@@ -26,6 +27,9 @@ export const policySchema = z.strictObject({
       ports: z.array(z.literal([80, 443])).default([443]),
     })
     .prefault({}),
+  huggingface: huggingFaceSchema
+    .optional()
+    .describe('model artifacts that may be read; absent: none, and nothing listens'),
 })
 
 export type Policy = z.infer<typeof policySchema>

@@ -7,6 +7,7 @@ import { addDaemon } from './commands/daemon.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addDown } from './commands/down.ts'
 import { addExec } from './commands/exec.ts'
+import { addGpus } from './commands/gpus.ts'
 import { addImages } from './commands/images.ts'
 import { addLease } from './commands/lease.ts'
 import { addLogs } from './commands/logs.ts'
@@ -35,7 +36,7 @@ function build(): Command {
     )
   for (const add of [addUp, addDown, addDaemon, addDoctor, addImages]) add(program)
   for (const add of [addRun, addResume, addPs, addLogs, addReport]) add(program)
-  for (const add of [addLease, addExec, addAudit]) add(program)
+  for (const add of [addLease, addExec, addAudit, addGpus]) add(program)
   for (const command of [program, ...program.commands]) command.exitOverride()
   return program
 }

@@ -147,6 +147,11 @@ export class AuditLog {
 
   /** Resolves when all that was appended before has been handed to the operating system. */
   async flush(): Promise<void> {
+    // Somebody waits with a byte to send: a write to the page cache takes microseconds, two changes of thread can
+    // take a scheduler's slice each.
+    if (this.#inFlight === null && this.#failure === null && this.#pending.length > 0) {
+      this.#writeNow()
+    }
     await (this.#pending.length > 0 ? this.#next.promise : this.#inFlight)
     if (this.#failure !== null) throw this.#failure
   }
@@ -235,19 +240,25 @@ export class AuditLog {
   }
 
   #relieve(): void {
-    if (this.#inFlight !== null) {
-      if (this.#pendingCharacters <= hungCharacters) return
+    if (this.#inFlight === null) {
+      this.#writeNow()
+    } else if (this.#pendingCharacters > hungCharacters) {
       throw this.#fail(writeError(Object.assign(new Error('the disk hangs'), { code: 'EBUSY' })))
     }
+  }
+
+  /** Only while no other write is under way: the order of the lines is the order of the events. */
+  #writeNow(): void {
+    const batch = this.#next
+    this.#next = Promise.withResolvers()
     try {
       const data = Buffer.from(this.#take())
       for (let done = 0; done < data.length;) done += writeSync(this.#handle.fd, data, done)
     } catch (cause) {
       throw this.#fail(writeError(cause))
+    } finally {
+      batch.resolve()
     }
-    const batch = this.#next
-    this.#next = Promise.withResolvers()
-    batch.resolve()
   }
 
   #take(): string {

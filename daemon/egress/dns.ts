@@ -48,6 +48,16 @@ export class DnsListener {
   serveTcp(socket: Socket): void {
     const address = destination(socket)
     let pending: Buffer = Buffer.alloc(0)
+    let asked = false
+    socket.once('close', () => {
+      if (asked) return
+      const attempt = { protocol: 'dns', host: null, address, port } as const
+      try {
+        record(this.#context, attempt, deny('dns_query'), 'no query')
+      } catch {
+        // the log has failed, and its owner knows
+      }
+    })
     socket.setTimeout(tcpIdleMs, () => socket.destroy())
     socket.on('end', () => socket.end())
     socket.on('data', (chunk: Buffer) => {
@@ -55,6 +65,7 @@ export class DnsListener {
       try {
         while (pending.length >= 2 && pending.length >= 2 + pending.readUInt16BE(0)) {
           const end = 2 + pending.readUInt16BE(0)
+          asked = true
           const answer = this.#answer(pending.subarray(2, end), address)
           pending = pending.subarray(end)
           if (answer === null) throw new Error('no DNS message')

@@ -7,16 +7,20 @@ import type { OnReadOpts, Socket } from 'node:net'
 
 /** Its pages become resident only as far as one read has ever filled them. */
 const bufferBytes = 512 * 1024
+/** Buffers of tunnels that have ended: a new one for each short tunnel kept the garbage collector busy. */
+const spare: Buffer[] = []
+const maxSpare = 16
 
 export class Downflow {
   readonly onread: OnReadOpts
+  readonly #buffer = spare.pop() ?? Buffer.allocUnsafeSlow(bufferBytes)
   #upstream: Socket | undefined
   #client: Socket | undefined
   #waiting = false
 
   constructor() {
     this.onread = {
-      buffer: Buffer.allocUnsafeSlow(bufferBytes),
+      buffer: this.#buffer,
       callback: (length, buffer) => this.#onRead(length, buffer),
     }
   }
@@ -27,6 +31,11 @@ export class Downflow {
     this.#client = client
     upstream.once('end', () => client.end())
     upstream.resume()
+  }
+
+  /** Only when both sockets have closed, so that nobody reads into it or writes from it any more. */
+  release(): void {
+    if (spare.length < maxSpare) spare.push(this.#buffer)
   }
 
   #onRead(length: number, buffer: Uint8Array): boolean {

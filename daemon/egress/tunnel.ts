@@ -51,6 +51,7 @@ export function tunnel(
     clearTimeout(lifetime)
     clearInterval(meter)
     signal.removeEventListener('abort', onAbort)
+    downflow.release()
     resolve({ bytesUp: upstream.bytesWritten, bytesDown: upstream.bytesRead, detail: cause })
   }
   for (const socket of [client, upstream]) {

@@ -23,8 +23,8 @@ export interface KillReport {
   readonly empty: boolean
 }
 
-type Controller = 'pids' | 'freezer' | 'memory' | 'cpuacct'
-const controllers: readonly Controller[] = ['pids', 'freezer', 'memory', 'cpuacct']
+type Controller = 'pids' | 'freezer' | 'memory' | 'cpuacct' | 'devices'
+const controllers: readonly Controller[] = ['pids', 'freezer', 'memory', 'cpuacct', 'devices']
 
 const pollMs = 2
 const freezeDeadlineMs = 2_000
@@ -61,13 +61,24 @@ export class Cgroup {
         'infra',
         `The cgroup of process ${pid} can't be found. Mount cgroup v1 or v2 at /sys/fs/cgroup.`,
       )
-    return new Cgroup(2, { pids: path, freezer: path, memory: path, cpuacct: path })
+    return new Cgroup(2, {
+      pids: path,
+      freezer: path,
+      memory: path,
+      cpuacct: path,
+      devices: path,
+    })
   }
 
   /** Everybody in the group and in groups below it; empty when the group is gone. */
   pids(): number[] {
     const path = this.#paths.pids
     return path === null ? [] : pidsUnder(path)
+  }
+
+  /** The file to which a process writes its pid to come under the group's rules for devices. */
+  get devicesProcs(): string | null {
+    return this.#paths.devices === null ? null : join(this.#paths.devices, 'cgroup.procs')
   }
 
   /** Returns true when every process has stopped, false when some did not stop in time. */

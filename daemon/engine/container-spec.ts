@@ -133,8 +133,10 @@ export function toCreateOptions(spec: ContainerSpec, engine: EngineInfo): Contai
 }
 
 function environment(spec: ContainerSpec): string[] {
-  // CUDA images ask for every GPU by this variable; `void` is what every version of the hook takes as none.
-  const env = spec.gpus === undefined ? { ...spec.env, NVIDIA_VISIBLE_DEVICES: 'void' } : spec.env
+  // CUDA images ask for every GPU by this variable; `void` is what every version of the hook takes as none. The engine
+  // adds the granted ones only to what it starts: commands that are run later would read the image's.
+  const visible = spec.gpus?.uuids.join(',') ?? 'void'
+  const env = { ...spec.env, NVIDIA_VISIBLE_DEVICES: visible }
   return Object.entries(env).map(([name, value]) => `${name}=${value}`)
 }
 

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Readable } from 'node:stream'
 import type Docker from 'dockerode'
 import { EngineError } from '../errors.ts'
-import { ask } from './driver-error.ts'
+import { ask, endOnAbort } from './driver-error.ts'
 import type { PathStat } from './engine.ts'
 
 export interface ArchiveDeps {
@@ -30,7 +30,7 @@ export async function readArchive(
     tar.destroy()
     throw new EngineError('engine_refused', 'infra', `The engine sent no facts about ${path}.`)
   }
-  return { stat: pathStat(header), tar }
+  return { stat: pathStat(header), tar: endOnAbort(tar, signal) }
 }
 
 export async function writeArchive(

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import type Docker from 'dockerode'
 import { EngineError } from '../errors.ts'
 import type { BuildSpec, ImageInfo } from './engine.ts'
-import { ask, engineError } from './driver-error.ts'
+import { ask, endOnAbort, engineError } from './driver-error.ts'
 import type { Ask } from './driver-error.ts'
 import { jsonLines } from './json-lines.ts'
 
@@ -60,7 +60,7 @@ export async function importImage(
       abortSignal,
     }),
   )
-  await follow(progress, what)
+  await follow(progress, what, { signal: options.signal })
   return inspectImage(deps, options.tag, options.signal)
 }
 
@@ -83,7 +83,7 @@ export async function buildImage(
       ...(spec.labels === undefined ? {} : { labels: { ...spec.labels } }),
     }),
   )
-  await follow(progress, what, spec.onLine)
+  await follow(progress, what, { signal, onLine: spec.onLine })
   return inspectImage(deps, spec.tag, signal)
 }
 
@@ -102,7 +102,7 @@ export async function pullImage(
     { signal: options.signal },
     (abortSignal) => deps.docker.pull(reference, { abortSignal }) as Promise<NodeJS.ReadableStream>,
   )
-  await follow(progress, what, options.onLine)
+  await follow(progress, what, options)
   return inspectImage(deps, reference, options.signal)
 }
 
@@ -117,21 +117,23 @@ function splitTag(reference: string): [repo: string, tag: string] {
 async function follow(
   progress: NodeJS.ReadableStream,
   what: Ask,
-  onLine: (line: string) => void = () => undefined,
+  options: { signal?: AbortSignal | undefined; onLine?: ((line: string) => void) | undefined },
 ): Promise<void> {
+  const stream = endOnAbort(progress as Readable, options.signal)
   const last: string[] = []
   try {
-    for await (const entry of jsonLines(progress as AsyncIterable<Buffer>)) {
+    for await (const entry of jsonLines(stream as AsyncIterable<Buffer>)) {
       const failure = entry['error']
       if (typeof failure === 'string') throw failed(failure, what, last)
       for (const line of textOf(entry).split(/\r?\n/)) {
         if (line.trim() === '') continue
         last.push(line)
         if (last.length > keptLines) last.shift()
-        onLine(line)
+        options.onLine?.(line)
       }
     }
   } catch (thrown) {
+    options.signal?.throwIfAborted()
     throw engineError(thrown, what)
   }
 }

@@ -95,6 +95,10 @@ export class DockerEngine implements Engine {
       dataRoot: info.DockerRootDir,
       runtimes: Object.keys(info.Runtimes ?? {}),
       securityOptions: info.SecurityOptions ?? [],
+      cdi: {
+        specDirs: info.CDISpecDirs ?? [],
+        devices: info.DiscoveredDevices?.map(({ ID }) => ID) ?? null,
+      },
       name: info.Name,
     }
     return this.#info
@@ -176,6 +180,9 @@ export class DockerEngine implements Engine {
       labels: found.Config.Labels ?? {},
       image: found.Image,
       upperDir: storage.Name === 'overlay2' ? (storage.Data?.['UpperDir'] ?? null) : null,
+      deviceIds: (found.HostConfig.DeviceRequests ?? []).flatMap(
+        ({ DeviceIDs }) => DeviceIDs ?? 'all',
+      ),
     }
   }
 
@@ -200,13 +207,15 @@ export class DockerEngine implements Engine {
 
   async listContainers(
     labels: Readonly<Record<string, string>>,
+    { skip }: { skip?: (labels: Readonly<Record<string, string>>) => boolean } = {},
   ): Promise<readonly ContainerState[]> {
     const label = Object.entries(labels).map(([name, value]) => `${name}=${value}`)
     const found = await ask(this.#what('list containers'), { deadlineMs: shortDeadlineMs }, () =>
       this.#docker.listContainers({ all: true, filters: { label } }),
     )
+    const wanted = found.filter(({ Labels }) => skip?.(Labels ?? {}) !== true)
     const states = await Promise.all(
-      found.map(async ({ Id }) => {
+      wanted.map(async ({ Id }) => {
         try {
           return await this.inspectContainer(Id)
         } catch (thrown) {
@@ -322,6 +331,8 @@ interface RawInfo {
   DockerRootDir: string
   Runtimes?: Record<string, unknown> | null
   SecurityOptions?: string[] | null
+  CDISpecDirs?: string[] | null
+  DiscoveredDevices?: { ID: string }[] | null
   Name: string
 }
 

@@ -2,6 +2,8 @@
  * Turns what the driver throws into EngineError. An abort by the caller passes through as the caller's own reason:
  * it is no fault of the engine.
  */
+import { addAbortSignal } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { EngineError } from '../errors.ts'
 import type { EngineErrorCode } from '../errors.ts'
 
@@ -120,6 +122,11 @@ export async function ask<T>(
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** For a stream that the driver returned: destroys it when the caller aborts. */
+export function endOnAbort<S extends Readable>(stream: S, signal: AbortSignal | undefined): S {
+  return signal === undefined ? stream : addAbortSignal(signal, stream)
 }
 
 /** Rejects with the signal's reason: the driver's own handling of a signal ends at the response's headers. */

@@ -19,6 +19,11 @@ export interface EngineInfo {
   readonly dataRoot: string
   readonly runtimes: readonly string[]
   readonly securityOptions: readonly string[]
+  /** Where device specs (CDI) are read from, and what they name; `devices` null where the engine doesn't tell. */
+  readonly cdi?: {
+    readonly specDirs: readonly string[]
+    readonly devices: readonly string[] | null
+  }
   readonly name: string
 }
 
@@ -45,6 +50,8 @@ export interface ContainerState {
   readonly image: string
   /** Where the host keeps what the container changed (overlay2); null where the storage driver has no such place. */
   readonly upperDir: string | null
+  /** Devices that it asked the engine for, by id; `all` for a request by number. */
+  readonly deviceIds: readonly string[]
 }
 
 export interface ExecSpec {
@@ -114,8 +121,11 @@ export interface Engine extends AsyncDisposable {
   inspectContainer(id: string, options?: { signal?: AbortSignal }): Promise<ContainerState>
   /** SIGKILL and remove with anonymous volumes; "already gone" is success. */
   removeContainer(id: string): Promise<void>
-  /** Containers, running or not, that carry all the labels. */
-  listContainers(labels: Readonly<Record<string, string>>): Promise<readonly ContainerState[]>
+  /** Containers, running or not, that carry all the labels; those to `skip` are not even looked at. */
+  listContainers(
+    labels: Readonly<Record<string, string>>,
+    options?: { skip?: (labels: Readonly<Record<string, string>>) => boolean },
+  ): Promise<readonly ContainerState[]>
 
   exec(containerId: string, spec: ExecSpec, options?: { signal?: AbortSignal }): Promise<ExecHandle>
 

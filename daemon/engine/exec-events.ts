@@ -18,6 +18,7 @@ export class ExecEvents {
   readonly #stop = new AbortController()
   readonly #waiting = new Map<string, (exitCode: number | null) => void>()
   #since = 0n
+  #stream: Readable | null = null
   #running: Promise<void> = Promise.resolve()
 
   constructor(open: OpenEvents) {
@@ -27,8 +28,8 @@ export class ExecEvents {
   /** Resolves when the engine has answered: deaths from now on are seen. */
   async start(): Promise<void> {
     this.#since = BigInt(Date.now()) * 1_000_000n
-    const first = await this.#open(this.#since, this.#stop.signal)
-    this.#running = this.#follow(first)
+    this.#stream = await this.#open(this.#since, this.#stop.signal)
+    this.#running = this.#follow()
   }
 
   /** Register before the exec is started. `forget` when nobody waits any more. */
@@ -41,6 +42,8 @@ export class ExecEvents {
 
   async close(): Promise<void> {
     this.#stop.abort()
+    // The driver's use of a signal ends with the response's headers.
+    this.#stream?.destroy()
     await this.#running
     this.#giveUp()
   }
@@ -54,18 +57,17 @@ export class ExecEvents {
     for (const execId of this.#waiting.keys()) this.#settle(execId, null)
   }
 
-  async #follow(first: Readable): Promise<void> {
-    let stream: Readable | null = first
+  async #follow(): Promise<void> {
     let lostAt: number | null = null
     while (!this.#stop.signal.aborted) {
       try {
-        stream ??= await this.#open(this.#since, this.#stop.signal)
+        this.#stream ??= await this.#open(this.#since, this.#stop.signal)
         lostAt = null
-        for await (const event of jsonLines(stream)) this.#read(event)
+        for await (const event of jsonLines(this.#stream)) this.#read(event)
       } catch {
         // The engine is restarting or gone; whoever needs it hears so from the call that needs it.
       }
-      stream = null
+      this.#stream = null
       if (this.#stop.signal.aborted) return
       lostAt ??= performance.now()
       if (performance.now() - lostAt > patienceMs) this.#giveUp()

@@ -18,6 +18,7 @@ import { killTree, marked, markerOf, ticksNow } from './kill-tree.ts'
 import { enterExec, isAlone } from './live-execs.ts'
 import { OutputCap } from './output-cap.ts'
 import type { OnOutput } from './output-cap.ts'
+import { holdsOutput } from './output-held.ts'
 import { OutputGate } from './output-gate.ts'
 
 export interface RunExecOptions {
@@ -177,6 +178,8 @@ class Exec {
     }
     this.#code = code
     this.#dead = true
+    // The event may be here before the last output, however long the command was silent before.
+    if (this.#waitingSince !== null) this.#waitingSince = performance.now()
     void this.#drain()
   }
 
@@ -205,19 +208,28 @@ class Exec {
         return
       }
       const found = await this.#inspect()
-      if (found === null) return
+      if (found === null) {
+        if (this.#cause === 'engine_lost') await this.#kill('engine_lost')
+        return
+      }
       if (!found.running) {
         await this.#settleFromRecord(found, broken)
         return
       }
-      if (broken) {
-        // Its output is lost from here on, so its result would be worth nothing.
+      if (broken || this.#isOutputLost(found.pid)) {
+        // What it writes from here on reaches nobody, so its result would be worth nothing.
         await this.#kill('engine_lost')
         return
       }
       await this.#deathWithin(inspectEveryMs)
     }
     await this.#doubtLateDeath()
+  }
+
+  #isOutputLost(rootPid: number): boolean {
+    const { options, startedTicks } = this.#parts
+    const { cgroup, execId } = options
+    return cgroup !== null && rootPid > 0 && holdsOutput({ execId, cgroup, startedTicks }, rootPid)
   }
 
   /** The stream ended long before the command: it closed its output itself, or the engine lost us and says so here. */

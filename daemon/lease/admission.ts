@@ -6,6 +6,9 @@ import { LeaseError } from '../errors.ts'
 import type { Resources } from '../protocol/lease.ts'
 
 export interface Capacity {
+  /** CPUs that there are: what one lease may have. */
+  readonly hostCpus: number
+  /** CPUs that are lent to all leases together. */
   readonly cpus: number
   readonly memoryBytes: number
   readonly leases: number
@@ -21,13 +24,14 @@ export class Admission {
 
   /** Throws `lease_no_capacity` (try again later) or `lease_refused` (it can never fit). */
   admit(lease: string, wanted: Resources): Disposable {
-    const { cpus, memoryBytes, leases } = this.#capacity
-    if (wanted.cpus > cpus || wanted.memoryBytes > memoryBytes)
+    const { hostCpus, cpus, memoryBytes, leases } = this.#capacity
+    const mostCpus = Math.min(hostCpus, cpus)
+    if (wanted.cpus > mostCpus || wanted.memoryBytes > memoryBytes)
       throw new LeaseError(
         'lease_refused',
         'operator',
-        `the lease asks for ${wanted.cpus} CPUs and ${mebi(wanted.memoryBytes)} MiB, and this host lends at most ` +
-          `${cpus} CPUs and ${mebi(memoryBytes)} MiB; ask for less or use a larger host`,
+        `the lease asks for ${wanted.cpus} CPUs and ${mebi(wanted.memoryBytes)} MiB, and this host lends a lease at most ` +
+          `${mostCpus} CPUs and ${mebi(memoryBytes)} MiB; ask for less or use a larger host`,
       )
     const held = [...this.#held.values()]
     const usedCpus = held.reduce((sum, one) => sum + one.cpus, 0)

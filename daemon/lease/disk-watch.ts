@@ -1,6 +1,7 @@
 /**
- * Watches the bytes that a sandbox has added to its file system (its overlay's upper directory) and acts once when
- * they pass the limit. Where the engine keeps no such directory there is nothing to watch, and the lease says so.
+ * Watches the bytes that a sandbox has added to its file system (its overlay's upper directory) and acts when they pass
+ * the limit, again and again while they stay beyond it. Where the engine keeps no such directory there is nothing to
+ * watch, and the lease says so.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
@@ -23,7 +24,7 @@ export async function diskUsage(directory: string | null): Promise<number | null
 
 export interface DiskWatchOptions {
   readonly limitBytes: number
-  /** Looks only while this says so: an idle sandbox writes nothing. */
+  /** Looks only while this says so: a sandbox in which nothing runs writes nothing. */
   readonly active: () => boolean
   readonly onLimit: (usedBytes: number) => void
   readonly intervalMs?: number
@@ -37,7 +38,7 @@ export class DiskWatch implements Disposable {
   constructor(directory: string | null, options: DiskWatchOptions) {
     const { limitBytes, active, onLimit, intervalMs = 2000 } = options
     const look = async (): Promise<void> => {
-      if (this.hit || this.#looking || !active()) return
+      if (this.#looking || !active()) return
       this.#looking = true
       const used = await diskUsage(directory)
       this.#looking = false

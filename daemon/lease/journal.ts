@@ -8,7 +8,12 @@ import { mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { HostError } from '../errors.ts'
-import { canaryResultSchema, leaseRequestSchema, leaseStates } from '../protocol/lease.ts'
+import {
+  canaryResultSchema,
+  freezeReportSchema,
+  leaseRequestSchema,
+  leaseStates,
+} from '../protocol/lease.ts'
 
 const recordSchema = z.strictObject({
   v: z.literal(1),
@@ -20,12 +25,17 @@ const recordSchema = z.strictObject({
   request: leaseRequestSchema.omit({ model: true }),
   hadModel: z.boolean(),
   container: z.string().nullable(),
+  gpus: z.array(z.strictObject({ uuid: z.string(), name: z.string() })).default([]),
+  /** Device numbers of the GPUs' nodes in the container, as they were before the agent. */
+  gpuNodes: z.array(z.string()).default([]),
   createdAt: z.string(),
   expiresAt: z.string(),
   proof: z.strictObject({
     before: z.array(canaryResultSchema),
     after: z.array(canaryResultSchema),
   }),
+  /** What was read when it was frozen; what it was read from is gone by then. */
+  freeze: freezeReportSchema.nullable().default(null),
 })
 export type LeaseRecord = z.infer<typeof recordSchema>
 

@@ -1,6 +1,7 @@
 /** What leases need from the daemon that owns them; put together once, in daemon.ts. */
 import type { Engine, EngineInfo } from '../engine/engine.ts'
 import type { EgressSettings } from '../egress-settings.ts'
+import type { GpuPool } from '../gpu/pool.ts'
 import type { Logger } from '../logger.ts'
 import type { Admission } from './admission.ts'
 import type { Bundles } from './bundles.ts'
@@ -15,6 +16,7 @@ export interface LeaseDeps {
   readonly instance: string
   readonly journal: Journal
   readonly admission: Admission
+  readonly gpus: GpuPool
   readonly bundles: Bundles
   readonly directories: {
     readonly audit: string

@@ -10,8 +10,9 @@ import { policyHash } from '../../policy/hash.ts'
 import type { AuditLog } from '../egress/audit-log.ts'
 import type { Cgroup } from '../engine/cgroup.ts'
 import type { PathStat } from '../engine/engine.ts'
-import { LeaseError } from '../errors.ts'
+import { EngineError, LeaseError } from '../errors.ts'
 import { serveExec } from '../exec/serve-exec.ts'
+import type { GpuGrant } from '../gpu/grant.ts'
 import type { ModelGateway } from '../gateway/model.ts'
 import type { SealedNetwork } from '../network/seal.ts'
 import { canaries, judge, type ProofOptions } from '../network/proof.ts'
@@ -38,6 +39,9 @@ import { move, requireState } from './state.ts'
 export interface LeaseParts {
   container: string | null
   pid: number
+  gpus: GpuGrant | null
+  /** For commands that don't say: the request's, else the image's. PID 1 is another user's, out of the agent's reach. */
+  defaults: { user: string; workdir: string }
   upperDir: string | null
   cgroup: Cgroup | null
   network: SealedNetwork | null
@@ -87,6 +91,8 @@ export class Lease {
     this.owned = owned
     this.createdAt = times?.createdAt ?? new Date().toISOString()
     this.#expiresAt = times?.expiresAt ?? inSeconds(request.ttlSeconds)
+    // A sandbox whose attempts can't be recorded isn't a closed book.
+    void parts.audit.failed.then(({ message }) => this.close(`its audit log failed: ${message}`))
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
   }
 
@@ -121,7 +127,7 @@ export class Lease {
       reason: this.#reason,
       proof: this.proof,
       resources: this.request.resources,
-      gpus: [],
+      gpus: [...(this.parts.gpus?.gpus ?? [])],
       timingsMs: this.timingsMs,
     }
   }
@@ -137,9 +143,12 @@ export class Lease {
       request,
       hadModel: model !== undefined,
       container: this.parts.container,
+      gpus: [...(this.parts.gpus?.gpus ?? [])],
+      gpuNodes: [...(this.parts.gpus?.nodes ?? [])],
       createdAt: this.createdAt,
       expiresAt: this.#expiresAt,
       proof: this.proof,
+      freeze: this.#frozen,
     }
   }
 
@@ -156,8 +165,9 @@ export class Lease {
   }
 
   /** An adopted lease starts where the last daemon left it. */
-  resumeAt(state: LeaseState, proof: LeaseRecord['proof']): void {
+  resumeAt({ state, proof, freeze }: Pick<LeaseRecord, 'state' | 'proof' | 'freeze'>): void {
     this.#state = state
+    this.#frozen = freeze
     this.proof.before.push(...proof.before)
     this.proof.after.push(...proof.after)
   }
@@ -187,7 +197,7 @@ export class Lease {
       engine: this.#deps.engine,
       containerId: this.#container('run a command in'),
       cgroup: this.parts.cgroup,
-      defaults: { workdir: this.request.workdir, user: this.request.user },
+      defaults: this.parts.defaults,
       recorder: this.#recorder,
       signal: this.#ended.signal,
     })
@@ -195,10 +205,15 @@ export class Lease {
 
   /** Starts the program of the proof, which waits until `prove` gives it its canaries. */
   startProof(phase: ProofOptions['phase']): ProofRun {
-    this.#proofRun ??= ProofRun.start(
-      { engine: this.#deps.engine, container: this.#container('prove') },
-      { execId: `proof-${phase}`, cgroup: this.parts.cgroup, signal: this.#ended.signal },
-    )
+    const { pid, cgroup, defaults } = this.parts
+    const signal = this.#ended.signal
+    this.#proofRun ??=
+      phase === 'after'
+        ? ProofRun.beside({ pid, busyboxPath: this.#deps.tools.busyboxPath }, { signal })
+        : ProofRun.inside(
+            { engine: this.#deps.engine, container: this.#container('prove') },
+            { execId: `proof-${phase}`, user: defaults.user, cgroup, signal },
+          )
     return this.#proofRun
   }
 
@@ -216,7 +231,7 @@ export class Lease {
     const run = this.startProof(phase)
     this.#proofRun = null
     // Attempts of the agent's are counted before ours are marked; in a new sandbox nothing has run.
-    if (phase === 'after') await network.count()
+    if (phase === 'after') await this.#count()
     const seen: AuditEvent[] = []
     const see = (event: AuditEvent): void => void seen.push(event)
     auditWatchers.add(see)
@@ -245,7 +260,14 @@ export class Lease {
         'infra',
         `processes of lease ${this.id} survived ${outcome.rounds} rounds of SIGKILL`,
       )
-    await this.parts.network?.count()
+    const lost = await this.parts.gpus?.lost(this.parts.cgroup)
+    if (lost != null)
+      throw new LeaseError(
+        'gpu_lost',
+        'infra',
+        `lease ${this.id} lost a GPU: ${lost}; what ran on it doesn't count`,
+      )
+    await this.#count()
     const stats = this.parts.cgroup?.stats()
     this.#frozen = {
       ...outcome,
@@ -294,7 +316,11 @@ export class Lease {
 
   /** Counts of attempts; brings the census up to date first. */
   async egress(): Promise<EgressSummary> {
-    if (this.#state === 'ready' || this.#state === 'frozen') await this.parts.network?.count()
+    if (this.#state === 'ready' || this.#state === 'frozen')
+      await this.#count().catch((error: unknown) => {
+        // What ended with the sandbox can't be counted any more; what was counted still stands.
+        if (!(error instanceof EngineError && error.code === 'container_gone')) throw error
+      })
     await this.parts.audit.flush()
     return this.parts.audit.summary()
   }
@@ -312,7 +338,10 @@ export class Lease {
 
   async #close(reason: string): Promise<void> {
     await this.parts.network?.count().catch(() => {})
-    await this.enter('closing', this.#reason ?? reason)
+    // What is owned is given back even where the journal can't be written.
+    await this.enter('closing', this.#reason ?? reason).catch((error: unknown) =>
+      this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.journal-failed'),
+    )
     this.#ended.abort(
       new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is closing: ${reason}`),
     )
@@ -328,9 +357,31 @@ export class Lease {
       this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.close-failed')
     }
     this.#state = move(this.#state, 'closed')
-    await this.#deps.journal.close(this.record())
+    await this.#deps.journal
+      .close(this.record())
+      .catch((error: unknown) =>
+        this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.journal-failed'),
+      )
     this.#deps.log.info({ leaseId: this.id, trialId: this.request.trial, reason }, 'lease.closed')
     for (const wake of this.#waiting) wake()
+  }
+
+  /** Brings the census up to date; throws `container_gone` where the sandbox has ended, and the census with it. */
+  async #count(): Promise<void> {
+    try {
+      await this.parts.network?.count()
+    } catch (error) {
+      const { status, oomKilled } = await this.#deps.engine.inspectContainer(
+        this.#container('count in'),
+      )
+      if (status === 'running') throw error
+      throw new EngineError(
+        'container_gone',
+        'infra',
+        `the sandbox of lease ${this.id} has ended by itself${oomKilled ? ', out of memory' : ''}`,
+        { cause: error },
+      )
+    }
   }
 
   async #countSoon(): Promise<void> {

@@ -13,6 +13,8 @@ import type { Lease } from './lease.ts'
 import { adoptLease, openLease } from './open-lease.ts'
 
 const reapEveryMs = 5000
+/** What the engine was still making for the last daemon when this one looked is there by then. */
+const sweepAfterMs = 60_000
 const adoptable = new Set(['ready', 'frozen'])
 
 export class Leases implements AsyncDisposable {
@@ -87,7 +89,7 @@ export class Leases implements AsyncDisposable {
    * refused, for its listeners died with the last daemon.
    */
   async reconcile(): Promise<{ adopted: string[]; closed: string[]; removed: string[] }> {
-    const { journal, engine, instance, log } = this.#deps
+    const { journal, engine, log } = this.#deps
     const report = { adopted: [] as string[], closed: [] as string[], removed: [] as string[] }
     const records = await journal.openRecords()
     await Promise.all(
@@ -111,14 +113,32 @@ export class Leases implements AsyncDisposable {
         })
       }),
     )
-    for (const container of await engine.listContainers({ [instanceLabel]: instance })) {
-      const lease = leaseOfLabels(container.labels)
-      if (lease !== null && this.#leases.get(lease)?.parts.container === container.id) continue
-      await engine.removeContainer(container.id)
-      report.removed.push(container.id)
-    }
+    report.removed = await this.#removeUnowned()
     log.info(report, 'leases.reconciled')
+    setTimeout(() => void this.#sweep(), sweepAfterMs).unref()
     return report
+  }
+
+  async #removeUnowned(): Promise<string[]> {
+    const { engine, instance } = this.#deps
+    const removed: string[] = []
+    for (const container of await engine.listContainers({ [instanceLabel]: instance })) {
+      const lease = this.#leases.get(leaseOfLabels(container.labels) ?? '')
+      // One that is being created is not known by its id yet.
+      if (lease !== undefined && [container.id, null].includes(lease.parts.container)) continue
+      await engine.removeContainer(container.id)
+      removed.push(container.id)
+    }
+    return removed
+  }
+
+  async #sweep(): Promise<void> {
+    try {
+      const removed = await this.#removeUnowned()
+      if (removed.length > 0) this.#deps.log.warn({ removed }, 'leases.swept')
+    } catch (error) {
+      this.#deps.log.warn({ err: error }, 'leases.sweep-failed')
+    }
   }
 
   #unfit(record: LeaseRecord): string | null {

@@ -3,6 +3,7 @@
  * one undo stack; a failure in any phase gives back everything and leaves the reason in the journal. `adoptLease`
  * takes over a lease of a daemon that died: the same namespace, new listeners, the same records.
  */
+import { writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { AuditEvent } from '../../policy/audit-event.ts'
@@ -10,6 +11,7 @@ import { AuditLog } from '../egress/audit-log.ts'
 import { readAudit } from '../egress/read-audit.ts'
 import { serveEgress, type Egress } from '../egress/egress.ts'
 import { Cgroup } from '../engine/cgroup.ts'
+import type { ImageInfo } from '../engine/engine.ts'
 import { ClosedbookError, LeaseError, RequestError } from '../errors.ts'
 import { ModelGateway } from '../gateway/model.ts'
 import { SealedNetwork } from '../network/seal.ts'
@@ -25,6 +27,13 @@ import { Lease, type LeaseParts } from './lease.ts'
 
 const appearPollMs = 20
 const appearLimitMs = 600_000
+/**
+ * PID 1 holds the namespaces and outlives the freeze, so that nobody inside may signal, trace or write to it: it runs
+ * as a user that no image has, and without capabilities not even root in the sandbox can touch another's process.
+ * Where a task declares capabilities, PID 1 is root, for the engine gives them to no command of a container whose
+ * user isn't; a root agent can then end its own sandbox, and that counts as its own doing.
+ */
+const initUser = '65333:65333'
 
 export async function openLease(
   id: string,
@@ -38,7 +47,10 @@ export async function openLease(
   await using undo = new AsyncDisposableStack()
   undo.use(deps.admission.admit(id, request.resources))
   undo.use(await deps.bundles.use(bundlesOf(request)))
-  const parts = await openRecords(id, request, deps, undo)
+  // Returned when the container is gone: what is acquired later is given back before it.
+  const gpus =
+    request.gpus === 0 ? null : undo.use(await deps.gpus.grant(id, request.gpus, { signal }))
+  const parts = { ...(await openRecords(id, request, deps, undo)), gpus }
   const lease = new Lease(id, request, parts, deps, undo.move())
   onAdmitted(lease)
   const watch = phases(lease)
@@ -83,16 +95,21 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   const container = record.container
   if (container === null) throw new Error('no container was made')
   const state = await deps.engine.inspectContainer(container)
+  const image = await deps.engine.inspectImage(request.image)
   if (state.status !== 'running') throw new Error(`its container is ${state.status}`)
   await using undo = new AsyncDisposableStack()
   undo.use(deps.admission.admit(record.lease, request.resources))
   undo.use(await deps.bundles.use(bundlesOf(request)))
+  const had = { gpus: record.gpus, nodes: record.gpuNodes }
+  const gpus =
+    request.gpus === 0 ? null : undo.use(deps.gpus.adopt(record.lease, had, state.deviceIds))
   const adopted: AuditEvent[] = []
   for await (const event of readAudit(auditFile(record.lease, deps)))
     if (event.kind === 'census') adopted.push(event)
-  const parts = await openRecords(record.lease, request, deps, undo)
+  const parts = { ...(await openRecords(record.lease, request, deps, undo)), gpus }
   const lease = new Lease(record.lease, request, parts, deps, undo.move(), record)
-  lease.resumeAt(record.state, record.proof)
+  lease.resumeAt(record)
+  parts.defaults = commandDefaults(request, image)
   try {
     own(lease, deps, container)
     attach(lease, deps, state.pid, state.upperDir)
@@ -121,12 +138,6 @@ const bundlesOf = ({ mounts, model }: LeaseRequest): string[] => [
 
 /** What this host can't enforce never starts. */
 function refuseUnenforceable(request: LeaseRequest): void {
-  if (request.gpus > 0)
-    throw new LeaseError(
-      'lease_refused',
-      'operator',
-      'this host lends no GPU: nvidia-smi found none; run the task on a host that has one',
-    )
   if (
     request.network === 'offline' &&
     (request.model !== undefined || request.execInto !== undefined)
@@ -171,6 +182,8 @@ async function openRecords(
   return {
     container: null,
     pid: 0,
+    gpus: null,
+    defaults: { user: '0', workdir: '/' },
     upperDir: null,
     cgroup: null,
     network: null,
@@ -184,38 +197,48 @@ async function openRecords(
 }
 
 async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSignal): Promise<void> {
-  const { request } = lease
-  const { id } = await deps.engine.createContainer(
-    {
-      image: request.image,
-      name: `cb-${lease.id}`,
-      hostname: request.hostname,
-      ...(request.user === undefined ? {} : { user: request.user }),
-      ...(request.workdir === undefined ? {} : { workdir: request.workdir }),
-      env: request.env,
-      capabilities: request.capabilities,
-      resources: request.resources,
-      labels: leaseLabels({
-        instance: deps.instance,
-        lease: lease.id,
-        trial: request.trial ?? null,
-        owner: request.owner,
-        expiresAt: lease.expiresAt,
-      }),
-      readOnlyMounts: request.mounts.map(({ bundle, target }) => ({
-        source: deps.bundles.pathOf(bundle),
-        target,
-      })),
-      mountRoots: [deps.bundles.directory],
-      ...deps.tools,
-    },
-    { signal },
-  )
+  const { request, parts } = lease
+  const image = await deps.engine.inspectImage(request.image, { signal })
+  parts.defaults = commandDefaults(request, image)
+  // Not given up on: the engine would go on with it, and its id be unknown.
+  const { id } = await deps.engine.createContainer({
+    image: request.image,
+    name: `cb-${lease.id}`,
+    hostname: request.hostname,
+    user: request.capabilities.length === 0 ? initUser : '0',
+    workdir: '/',
+    env: request.env,
+    capabilities: request.capabilities,
+    resources: request.resources,
+    labels: leaseLabels({
+      instance: deps.instance,
+      lease: lease.id,
+      trial: request.trial ?? null,
+      owner: request.owner,
+      expiresAt: lease.expiresAt,
+    }),
+    readOnlyMounts: request.mounts.map(({ bundle, target }) => ({
+      source: deps.bundles.pathOf(bundle),
+      target,
+    })),
+    mountRoots: [deps.bundles.directory],
+    ...deps.tools,
+    ...(parts.gpus === null ? {} : { gpus: parts.gpus.spec }),
+  })
   own(lease, deps, id)
-  await deps.engine.startContainer(id, { signal })
+  signal.throwIfAborted()
+  const start = (until: AbortSignal): Promise<void> =>
+    deps.engine.startContainer(id, { signal: until })
+  await (parts.gpus === null ? start(signal) : parts.gpus.starting(id, signal, start))
   const state = await deps.engine.inspectContainer(id, { signal })
   attach(lease, deps, state.pid, state.upperDir)
+  await parts.gpus?.confirm(parts)
 }
+
+const commandDefaults = (request: LeaseRequest, image: ImageInfo): LeaseParts['defaults'] => ({
+  user: request.user ?? (image.user || '0'),
+  workdir: request.workdir ?? (image.workdir || '/'),
+})
 
 /** From here on the container is removed with the lease, whatever happens. */
 function own(lease: Lease, deps: LeaseDeps, container: string): void {
@@ -228,15 +251,27 @@ function attach(lease: Lease, deps: LeaseDeps, pid: number, upperDir: string | n
   parts.pid = pid
   parts.upperDir = upperDir
   parts.cgroup = Cgroup.ofPid(pid)
+  sparePid1(pid)
   const limitBytes = request.resources.diskBytes ?? deps.defaultDiskBytes
   parts.disk = lease.owned.use(
     new DiskWatch(upperDir, {
       limitBytes,
-      active: () => lease.activeExecs > 0,
+      active: () => (parts.cgroup?.pids().length ?? 0) > 1,
       onLimit: (used) =>
         void lease.killWork(`it wrote ${used} bytes; its limit is ${limitBytes}`).catch(() => {}),
     }),
   )
+}
+
+/** The kernel's memory killer should pass it over; a daemon that may not say so asks for as much as it may. */
+function sparePid1(pid: number): void {
+  for (const score of ['-1000', '0'])
+    try {
+      writeFileSync(`/proc/${pid}/oom_score_adj`, score)
+      return
+    } catch {
+      // CAP_SYS_RESOURCE is missing
+    }
 }
 
 async function seal(

@@ -113,9 +113,10 @@ export class Census {
       this.#reported.set(key, (this.#reported.get(key) ?? 0) + count)
       return
     }
-    const kind = protocol === 'tcp' || protocol === 'udp' ? protocol : 'other'
-    const unanswered = detail === unansweredDetail && kind !== 'other'
-    this.#more[unanswered ? `${kind}_unanswered` : `${kind}_attempts`] += count
+    const unanswered = detail === unansweredDetail
+    if (protocol === 'tcp') this.#more[unanswered ? 'tcp_unanswered' : 'tcp_attempts'] += count
+    else if (protocol === 'udp') this.#more[unanswered ? 'udp_unanswered' : 'udp_attempts'] += count
+    else this.#more.other_attempts += count
   }
 
   /** Audit records for what is new in a reading. */

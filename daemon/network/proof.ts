@@ -1,6 +1,7 @@
 /**
  * The proof: canaries run inside the sandbox by its own user with its own capabilities and seccomp filter, from a
- * static busybox mounted read-only, before the agent starts and again when it has ended. Each must end as expected
+ * static busybox mounted read-only, before the agent starts; and again when it has ended, then from the host's side
+ * of its network namespace without any capability, for an agent can break every file of its sandbox. Each must end as expected
  * and, where it leaves a trace by nature, stand in the audit log. One surprise and the sandbox is not used.
  */
 import { randomBytes } from 'node:crypto'
@@ -22,7 +23,8 @@ export interface Canary {
 }
 
 const outside = '198.51.100.7'
-const busybox = '/.closedbook/busybox'
+/** Set at the top of the program: where busybox is depends on who runs it. */
+const busybox = '"$busybox"'
 const refused = 'refused'
 
 /** Addresses of this host that a sandbox must not reach, at most four: one of each interface first. */
@@ -56,7 +58,7 @@ export function canaries(options: ProofOptions): Canary[] {
   const list: Canary[] = [
     {
       name: 'interfaces',
-      command: `${busybox} ls /sys/class/net`,
+      command: `${busybox} tail -n +3 /proc/net/dev | ${busybox} cut -d : -f 1 | ${busybox} tr -d ' '`,
       expected: 'lo only',
       expect: ({ output }) => output === 'lo',
     },
@@ -171,15 +173,15 @@ const ping = (port: number, path: string): string =>
 const mark = '\u0001'
 
 /** A shell that waits for `canaryProgram` on its input. */
-export const canaryArgv: readonly string[] = [busybox, 'sh', '-s']
+export const canaryArgv = (busyboxPath: string): string[] => [busyboxPath, 'sh', '-s']
 
 /** One shell program that runs all canaries at once and prints `mark name exit output mark` for each. */
-export function canaryProgram(list: readonly Canary[]): string {
+export function canaryProgram(list: readonly Canary[], busyboxPath: string): string {
   const runs = list.map(
     ({ name, command }) =>
       `( o=$( { ${command}; } 2>&1 </dev/null ); echo "${mark}${name} $? $o${mark}" ) &`,
   )
-  return `${runs.join('\n')}\nwait\n`
+  return `busybox='${busyboxPath.replaceAll("'", "'\\''")}'\n${runs.join('\n')}\nwait\n`
 }
 
 /** Judges the program's output against the audit events that were recorded while it ran. */

@@ -75,15 +75,14 @@ ${count('ip protocol != { tcp, udp }', 'other_attempts', 'ip daddr . ip protocol
     type nat hook output priority -100; policy accept;
     ip daddr 127.0.0.0/8 accept
     udp dport ${ports.dns} dnat to 127.0.0.1:${ports.dns}
-    tcp dport ${ports.dns} dnat to 127.0.0.1:${ports.dns}
-    tcp dport { ${ports.http}, ${ports.tls} } accept
+    tcp dport $listeners accept
     ip protocol tcp limit rate 2/second burst 5 packets dnat to :${ports.tripwire}
   }
   chain refuse {
     type filter hook output priority 0; policy accept;
     ip daddr 127.0.0.0/8 accept
     ct direction reply accept
-    tcp dport { ${ports.http}, ${ports.tls} } accept
+    tcp dport $listeners accept
     ip protocol tcp ct status dnat accept
     ip protocol tcp counter reject with tcp reset
     ip protocol udp counter reject

@@ -3,6 +3,8 @@
  *
  *   GET    /v1/health                      {status, version, pid, engine}; 200 as soon as the daemon serves
  *   GET    /v1/host                        HostFacts
+ *   GET    /v1/gpus                        GpuReport (gpu.ts): as last seen
+ *   POST   /v1/gpus/probe                  GpuReport: looks now, and takes back quarantined GPUs that are well
  *   GET    /v1/images?reference=R          ImageInfo {id, …}; 404 image_missing
  *   POST   /v1/leases                      LeaseRequest → 201 LeaseView once `ready`; closes it if the client goes away first
  *   GET    /v1/leases                      {leases: LeaseView[]}
@@ -42,6 +44,7 @@ export const statusByCode: Readonly<Record<string, number>> = {
   seal_failed: 500,
   proof_failed: 500,
   freeze_failed: 500,
+  gpu_lost: 500,
   engine_unreachable: 503,
   engine_refused: 502,
   engine_timeout: 504,

@@ -11,6 +11,7 @@ import { auditEventSchema, type AuditEvent } from '../../policy/audit-event.ts'
 import { RemoteError, type Blame } from './errors.ts'
 import { openExec, type ExecIo } from './exec-client.ts'
 import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
+import { gpuReportSchema, type GpuReport } from './gpu.ts'
 import {
   canaryResultSchema,
   egressSummarySchema,
@@ -73,6 +74,14 @@ export class DaemonClient implements AsyncDisposable {
 
   async host(wait: Wait = {}): Promise<HostFacts> {
     return hostFactsSchema.parse(await this.#json('GET', '/v1/host', wait))
+  }
+
+  /** As last seen; with `probe` looked at now. */
+  async gpus(options: Wait & { probe?: boolean } = {}): Promise<GpuReport> {
+    const answer = await (options.probe === true
+      ? this.#json('POST', '/v1/gpus/probe', options)
+      : this.#json('GET', '/v1/gpus', options))
+    return gpuReportSchema.parse(answer)
   }
 
   async inspectImage(reference: string, wait: Wait = {}): Promise<RemoteImage> {

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { readAudit } from '../egress/read-audit.ts'
 import type { Engine } from '../engine/engine.ts'
 import { RequestError } from '../errors.ts'
+import type { GpuPool } from '../gpu/pool.ts'
 import type { Bundles } from '../lease/bundles.ts'
 import type { Leases } from '../lease/leases.ts'
 import type { HostFacts } from '../protocol/lease.ts'
@@ -15,7 +16,8 @@ export interface HostRouteDeps {
   /** Ids of the leases that a lease or trial id means; throws not_found. */
   readonly leasesOf: (id: string) => Promise<string[]>
   readonly auditDirectory: string
-  readonly facts: HostFacts
+  readonly gpus: GpuPool
+  readonly facts: () => HostFacts
   readonly health: () => object
   readonly shutdown: () => void
 }
@@ -28,10 +30,15 @@ const bundleOf = ({ params }: Call): string => {
 }
 
 export function addHostRoutes(router: Router, deps: HostRouteDeps): void {
-  const { leases, engine, bundles, facts } = deps
+  const { leases, engine, bundles, gpus, facts } = deps
 
   router.on('GET', '/v1/health', (call) => sendJson(call.response, 200, deps.health()))
-  router.on('GET', '/v1/host', (call) => sendJson(call.response, 200, facts))
+  router.on('GET', '/v1/host', (call) => sendJson(call.response, 200, facts()))
+  router.on('GET', '/v1/gpus', (call) => sendJson(call.response, 200, gpus.report()))
+  router.on('POST', '/v1/gpus/probe', async (call) => {
+    await gpus.probe({ force: true })
+    sendJson(call.response, 200, gpus.report())
+  })
 
   router.on('GET', '/v1/images', async (call) => {
     const reference = call.url.searchParams.get('reference')

@@ -1,14 +1,11 @@
 /** The checks of `doctor`: each says what it found and, where something is amiss, what to do. */
-import { execFile } from 'node:child_process'
 import { access, readFile, statfs } from 'node:fs/promises'
 import http from 'node:http'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { DaemonClient } from '../../daemon/protocol/client.ts'
+import type { GpuReport } from '../../daemon/protocol/gpu.ts'
 import type { RunnerConfig } from '../config.ts'
 import { engineAnswers, engineSocketIn, findProgram } from './private-engine.ts'
-
-const run = promisify(execFile)
 
 export interface Check {
   readonly name: string
@@ -40,7 +37,7 @@ export async function checkHost(config: RunnerConfig): Promise<Check[]> {
     checkTool(config, 'busybox', 'busybox-static', ['/bin/busybox', '/usr/bin/busybox']),
     checkDisk(config),
     checkDaemon(config),
-    checkGpu(),
+    checkGpu(config),
   ])
   return [
     checkNode(),
@@ -184,27 +181,27 @@ async function checkDaemon(config: RunnerConfig): Promise<Check> {
   }
 }
 
-async function checkGpu(): Promise<Check> {
-  const smi = findProgram('nvidia-smi')
-  if (smi === null) return ok('gpu', 'none (no nvidia-smi): tasks for h100 are refused here')
-  try {
-    const { stdout } = await run(smi, ['--query-gpu=name,uuid', '--format=csv,noheader'], {
-      timeout: 10_000,
-    })
-    const count = stdout.trim().split('\n').length
-    const hook = findProgram('nvidia-container-runtime-hook')
-    return hook === null
-      ? warn(
-          'gpu',
-          `${count} found, but no nvidia-container-runtime-hook`,
-          'install nvidia-container-toolkit 1.17.8 or newer and restart the engine',
-        )
-      : ok('gpu', `${count} found`)
-  } catch (error) {
-    return warn(
-      'gpu',
-      `nvidia-smi failed: ${(error as Error).message.split('\n')[0]}`,
-      'repair the driver; tasks for h100 are refused until it answers',
-    )
-  }
+/** The daemon's own inventory where one answers: it is what leases get. */
+async function checkGpu(config: RunnerConfig): Promise<Check> {
+  await using client = new DaemonClient(config.socket)
+  const report = await client.gpus({ signal: AbortSignal.timeout(5000) }).catch(() => null)
+  if (report !== null) return checkGpus(report)
+  return findProgram('nvidia-smi') === null
+    ? ok('gpu', 'none (no nvidia-smi): tasks for h100 are refused here')
+    : warn('gpu', 'nvidia-smi is here', '`closedbook up`; a daemon looks at the GPUs')
+}
+
+export function checkGpus({ refusal, gpus, toolkit }: GpuReport): Check {
+  if (refusal !== null)
+    return warn('gpu', `${gpus.length} found, none lent`, `tasks for h100 are refused: ${refusal}`)
+  if (gpus.length === 0) return ok('gpu', 'none lent: tasks for h100 are refused here')
+  const unfit = gpus.filter(({ state }) => state === 'dirty' || state === 'quarantined')
+  const found = `${gpus.length} found, toolkit ${toolkit ?? 'unknown'}`
+  return unfit.length === 0
+    ? ok('gpu', found)
+    : warn(
+        'gpu',
+        `${found}, ${unfit.length} not lent`,
+        unfit.map(({ uuid, state, reason }) => `${uuid} is ${state}: ${reason}`).join('; '),
+      )
 }

@@ -8,6 +8,7 @@ import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { RunnerConfig } from '../config.ts'
 import { writeError } from '../json-file.ts'
 import { buildOurImages, taskImageId } from '../host/images.ts'
+import { requireHardware } from '../task/hardware.ts'
 import { loadTask } from '../task/load.ts'
 import type { Task } from '../task/task.ts'
 import { packageVersion } from '../version.ts'
@@ -92,6 +93,10 @@ export async function resumeJob(jobDir: string, host: JobHost): Promise<StartedJ
 async function load(sources: Sources, host: JobHost, runs: number): Promise<Loaded> {
   const tasks: Task[] = []
   for (const dir of sources.taskDirs) tasks.push(await loadTask(dir))
+  if (tasks.some(({ hardware }) => hardware !== 'cpu')) {
+    const facts = await host.client.host({ signal: host.signal })
+    for (const task of tasks) requireHardware(task, facts)
+  }
   const configurations = await configurationsOf(sources)
   for (const { model } of configurations)
     if (model?.upstream.kind === 'replay')

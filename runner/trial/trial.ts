@@ -23,7 +23,7 @@ import { ruleFault, type TrialPhase } from './blame.ts'
 import { PhaseClock, type ExecutionContext, type LeaseIds, type Watcher } from './context.ts'
 import { Evidence } from './evidence.ts'
 import type { PristineCache } from './pristine-cache.ts'
-import { collect, pristineSandboxOf, verify } from './verify-phase.ts'
+import { collect, PristineSandbox, verify } from './verify-phase.ts'
 
 export interface Measured {
   readonly verdict: Verdict
@@ -116,11 +116,11 @@ async function work(
   seen: { agent: AgentPhase | null },
 ): Promise<Ruled> {
   const { clock, watch } = context
-  const pristineSandbox = pristineSandboxOf(context, owned)
+  const fresh = owned.use(new PristineSandbox(context))
   const agent = await runAgentPhase(context, owned, {
     // It starts while the agent's sandbox is frozen and proven; not earlier, for it takes room.
     onEnd: () => {
-      if (needsPristine(context)) pristineSandbox().catch(() => {})
+      if (needsPristine(context)) fresh.open().catch(() => {})
     },
   })
   seen.agent = agent
@@ -132,11 +132,11 @@ async function work(
       reason: end.reason,
     }
   watch.phase('collect')
-  const outcome = await clock.time('collect', () => collect(context, agent.task, pristineSandbox))
+  const outcome = await clock.time('collect', () => collect(context, agent.task, fresh))
   if (!outcome.ok) return { verdict: 'failed', blame: 'agent', reason: outcome.failure }
   watch.phase('verify')
-  // The agent's sandbox is no longer needed, and its room may be.
-  await agent.task[Symbol.asyncDispose]()
+  // These sandboxes are no longer needed, and their room may be.
+  await Promise.all([agent.task[Symbol.asyncDispose](), fresh[Symbol.asyncDispose]()])
   const verified = await clock.time('verify', () => verify(context, outcome.work, owned))
   const patchDigest = outcome.digest
   if (!verified.ok)

@@ -31,23 +31,31 @@ const sha256 = (bytes: Uint8Array): string =>
   `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
 /** The fresh container of the pinned image that collection works in: opened when first asked for, and once. */
-export function pristineSandboxOf(
-  context: ExecutionContext,
-  owned: AsyncDisposableStack,
-): () => Promise<HeldLease> {
-  let opening: Promise<HeldLease> | null = null
-  owned.defer(async () => {
-    const opened = await opening?.catch(() => null)
+export class PristineSandbox implements AsyncDisposable {
+  readonly #context: ExecutionContext
+  #opening: Promise<HeldLease> | null = null
+
+  constructor(context: ExecutionContext) {
+    this.#context = context
+  }
+
+  open(): Promise<HeldLease> {
+    this.#opening ??= openOffline(this.#context, 'pristine', [])
+    return this.#opening
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const opened = await this.#opening?.catch(() => null)
     await opened?.[Symbol.asyncDispose]()
-  })
-  return () => (opening ??= openOffline(context, 'pristine', []))
+  }
 }
 
 export async function collect(
   context: ExecutionContext,
   agent: HeldLease,
-  pristineSandbox: () => Promise<HeldLease>,
+  fresh: PristineSandbox,
 ): Promise<WorkOutcome> {
+  const pristineSandbox = (): Promise<HeldLease> => fresh.open()
   const { task, evidence, signal, images, pristine: cache } = context
   if (task.verify === 'artifacts') return collectDeclared(context, agent)
   const workdir = await workdirOf(context)

@@ -9,7 +9,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { DockerEngine } from '../../daemon/engine/docker.ts'
-import { buildImages } from '../../images/build.ts'
+import { buildImages, type ImageName } from '../../images/build.ts'
 import {
   engineAnswers,
   engineSocketIn,
@@ -98,28 +98,34 @@ async function machine(): Promise<string> {
   return `${os.availableParallelism()} CPUs, ${Math.round(os.totalmem() / 1024 ** 3)} GiB, Linux ${os.release()}, Node ${process.version}`
 }
 
-export interface BenchEngine extends AsyncDisposable {
+export interface BenchEngine<Name extends ImageName> extends AsyncDisposable {
   readonly socketPath: string
   readonly engine: DockerEngine
-  /** Id of the base image. */
-  readonly image: string
+  /** Ids of the base image and of those that were asked for. */
+  readonly images: Readonly<Record<'base' | Name, string>>
   /** `docker ARGS` against this engine; its stdout, trimmed. */
   docker(...args: string[]): Promise<string>
 }
 
 /** The engine that CLOSEDBOOK_TEST_ENGINE names, else the tests' private one, started and stopped as needed. */
-export async function benchEngine(): Promise<BenchEngine> {
+export async function benchEngine<const Name extends ImageName = never>(
+  wanted: readonly Name[] = [],
+): Promise<BenchEngine<Name>> {
   await using undo = new AsyncDisposableStack()
   const socketPath = await engineSocket(undo)
   const engine = undo.use(await DockerEngine.connect({ socketPath }))
-  const { base } = await buildImages(['base'], { engine, stateDir })
+  const built = await buildImages(['base' as const, ...wanted], { engine, stateDir })
+  const ids = Object.entries<{ id: string }>(built).map(([name, { id }]) => [name, id])
+  const docker = async (...args: string[]): Promise<string> =>
+    (await run('docker', ['-H', `unix://${socketPath}`, ...args])).stdout.trim()
+  const versions = '{{.Server.Version}}, docker command line {{.Client.Version}}'
+  console.log(`  engine ${await docker('version', '--format', versions)}`)
   const owned = undo.move()
   return {
     socketPath,
     engine,
-    image: base.id,
-    docker: async (...args) =>
-      (await run('docker', ['-H', `unix://${socketPath}`, ...args])).stdout.trim(),
+    images: Object.fromEntries(ids) as Record<'base' | Name, string>,
+    docker,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }

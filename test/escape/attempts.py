@@ -3,7 +3,15 @@
 `seen` is "ok" where the attempt got through, "empty" where a connection was closed without a byte, the start of what
 came back where there was an answer, and else the name of the errno.
 """
-import ctypes, errno, json, os, socket, struct, subprocess, sys, time
+import ctypes
+import errno
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
 
 OUTSIDE, METADATA = "198.51.100.7", "169.254.169.254"
 NONCE = sys.argv[1]
@@ -148,6 +156,8 @@ attempts = {
     "mount": lambda: call(165, b"none", b"/mnt", b"tmpfs", 0, 0),
     "ptrace of pid 1": lambda: call(101, 0x4206, 1, 0, 0),
     "kill pid 1": lambda: (os.kill(1, 9), "ok")[1],
+    "memory of pid 1": lambda: open("/proc/1/mem", "r+b") and "ok",
+    "sacrifice pid 1": lambda: open("/proc/1/oom_score_adj", "w") and "ok",
     "ipv6": lambda: tcp("2001:db8::7", 443, family=socket.AF_INET6),
     "ipv6 mapped": lambda: tcp("::ffff:198.51.100.66", 7000, family=socket.AF_INET6),
     "ipv6 link local": lambda: tcp("fe80::1", 80, family=socket.AF_INET6),

@@ -9,7 +9,7 @@ export const connectLine = (authority: string): string =>
 
 /** Sends the head of a request; for a CONNECT, waits until the tunnel stands. */
 export async function proxied(world: World, head: string): Promise<Socket> {
-  const socket = connect({ port: world.ports.proxy, host: '127.0.0.1', allowHalfOpen: true })
+  const socket = connect({ port: world.ports.proxy, host: '127.0.0.1' })
   socket.on('error', () => undefined)
   socket.write(head)
   if (head.startsWith('CONNECT')) {

@@ -164,10 +164,11 @@ export class World implements AsyncDisposable {
       return `${method} ${url} ${body.length}`
     }
     const plain = createHttpServer((request, response) => {
-      void onRequest(request).then((text) => {
+      const answer = (text: string): void => {
         response.writeHead(200, ['X-Twice', 'one', 'X-Twice', 'two', 'Connection', 'close'])
         response.end(text)
-      })
+      }
+      onRequest(request).then(answer, () => response.destroy())
     })
     // Echoes; a client that sends "flood N" gets N bytes instead.
     const secure = createTlsServer({ key, cert }, (socket) => {
@@ -241,6 +242,19 @@ export class World implements AsyncDisposable {
   }
 }
 
-export async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await once(socket, 'close')
+/** Also when it closes because of an error, which `once` of node:events would throw. */
+export function closed(socket: Socket): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  socket.on('error', () => undefined).once('close', () => resolve())
+  if (socket.closed) resolve()
+  return promise
+}
+
+/** Turns the event loop until it holds. */
+export async function eventually(condition: () => boolean): Promise<void> {
+  const deadline = AbortSignal.timeout(5_000)
+  while (!condition()) {
+    deadline.throwIfAborted()
+    await new Promise((turn) => setImmediate(turn))
+  }
 }

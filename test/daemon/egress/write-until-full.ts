@@ -11,16 +11,16 @@ const outcome = async (work: () => unknown): Promise<string> => {
   }
 }
 
-const log = await AuditLog.open(process.argv[2] ?? '', { lease: 'lease0000001', trial: null })
-const append = (): unknown =>
-  log.append({ kind: 'decision', protocol: 'tcp', action: 'deny', reason: 'direct_tcp' })
-for (let n = 0; n < 10; n += 1) append()
-const flush = await outcome(() => log.flush())
-const failed = (await log.failed).code
-const told = {
-  flush,
-  failed,
-  append: await outcome(append),
-  close: await outcome(() => log.close()),
+async function run(file: string): Promise<void> {
+  const log = await AuditLog.open(file, { lease: 'lease0000001', trial: null })
+  const append = (): unknown =>
+    log.append({ kind: 'decision', protocol: 'tcp', action: 'deny', reason: 'direct_tcp' })
+  for (let n = 0; n < 10; n += 1) append()
+  const flush = await outcome(() => log.flush())
+  const failed = (await log.failed).code
+  const [late, close] = [await outcome(append), await outcome(() => log.close())]
+  process.stdout.write(JSON.stringify({ flush, failed, append: late, close }))
 }
-process.stdout.write(JSON.stringify(told))
+
+const [, , file] = process.argv
+if (file !== undefined) await run(file)

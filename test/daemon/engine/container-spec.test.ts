@@ -125,13 +125,13 @@ t.test(
 )
 
 t.test(
-  'GPUs are passed by UUID, and only then is the variable that CUDA images read left alone',
+  'GPUs are passed by UUID, and the variable that CUDA images read names them and no others',
   async (t) => {
     const nvidia = toCreateOptions(specOf({ gpus: { mode: 'nvidia', uuids: ['GPU-1'] } }), engine)
     t.strictSame(nvidia.HostConfig?.DeviceRequests, [
       { Driver: 'nvidia', DeviceIDs: ['GPU-1'], Capabilities: [['gpu', 'compute', 'utility']] },
     ])
-    t.strictSame(nvidia.Env, ['LANG=C.UTF-8'])
+    t.strictSame(nvidia.Env, ['LANG=C.UTF-8', 'NVIDIA_VISIBLE_DEVICES=GPU-1'])
     const cdi = toCreateOptions(specOf({ gpus: { mode: 'cdi', uuids: ['GPU-1'] } }), engine)
     t.strictSame(cdi.HostConfig?.DeviceRequests, [
       { Driver: 'cdi', DeviceIDs: ['nvidia.com/gpu=GPU-1'] },

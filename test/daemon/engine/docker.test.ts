@@ -216,7 +216,9 @@ t.test('archives go in and out, with the kind of the path', async (t) => {
     t.equal(read.stat.kind, kind, path)
     await buffer(read.tar)
   }
-  t.equal((await engine.readArchive(box.id, '/work/link')).stat.linkTarget, '/work/dir/file')
+  const link = await engine.readArchive(box.id, '/work/link')
+  t.equal(link.stat.linkTarget, '/work/dir/file')
+  link.tar.destroy()
   await t.rejects(engine.readArchive(box.id, '/work/none'), { code: 'path_missing' })
   await t.rejects(engine.writeArchive(box.id, '/none', tarOf([])), { code: 'path_missing' })
 })
