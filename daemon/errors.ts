@@ -29,6 +29,7 @@ export type LeaseErrorCode =
   | 'seal_failed'
   | 'proof_failed'
   | 'freeze_failed'
+  | 'close_incomplete'
   | 'gpu_lost'
 
 export class LeaseError extends ClosedbookError {

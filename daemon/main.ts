@@ -7,7 +7,7 @@ import { ClosedbookError } from './errors.ts'
 const usage = `usage: closedbookd [--config FILE] [--state-dir DIR] [--engine-socket PATH] [--log-level LEVEL]
 
 Serves the lease API on a unix socket (default: <state dir>/daemon.sock). Exit status: 0 ended by request,
-1 failed, 69 no engine, 75 a daemon already runs, 77 not root, 78 bad configuration.
+1 failed, 69 no engine, 2 usage, 75 a daemon already runs, 77 not root, 78 bad configuration.
 `
 
 const exitCodes: Readonly<Record<string, number>> = {
@@ -53,6 +53,10 @@ try {
   await main()
   process.exit(0)
 } catch (error) {
+  if ((error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS') === true) {
+    process.stderr.write(`closedbookd: ${(error as Error).message}\n\n${usage}`)
+    process.exit(2)
+  }
   const known = error instanceof ClosedbookError
   process.stderr.write(`closedbookd: ${known ? error.message : String((error as Error).stack)}\n`)
   process.exit(known ? (exitCodes[error.code] ?? 1) : 1)

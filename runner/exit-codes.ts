@@ -22,6 +22,8 @@ export const exitCode = {
   /** Must be run as root, or access was refused. */
   permission: 77,
   config: 78,
+  /** `exec` only: the command was not found or could not be started. */
+  notStarted: 127,
   interrupted: 130,
 } as const
 
@@ -39,6 +41,7 @@ export const exitCodeMeanings: readonly (readonly [ExitCode, string])[] = [
   [exitCode.temporary, 'busy: job locked, no capacity, port in use; try again'],
   [exitCode.permission, 'root, or access to the daemon, is needed'],
   [exitCode.config, 'a configuration has an unknown key or a bad value'],
+  [exitCode.notStarted, 'exec only: the command could not be started'],
   [exitCode.interrupted, 'interrupted by a signal'],
 ]
 
@@ -55,6 +58,11 @@ const byCode: Readonly<Record<string, ExitCode>> = {
   ledger_corrupt: exitCode.data,
   result_invalid: exitCode.data,
   image_not_pinned: exitCode.data,
+  image_missing: exitCode.data,
+  image_build_failed: exitCode.data,
+  lease_unknown: exitCode.usage,
+  not_found: exitCode.usage,
+  lease_refused: exitCode.usage,
   job_locked: exitCode.temporary,
   lease_no_capacity: exitCode.temporary,
   gpu_unavailable: exitCode.temporary,

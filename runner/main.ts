@@ -37,9 +37,14 @@ function build(): Command {
   for (const add of [addUp, addDown, addDaemon, addDoctor, addImages]) add(program)
   for (const add of [addRun, addResume, addPs, addLogs, addReport]) add(program)
   for (const add of [addLease, addExec, addAudit, addGpus]) add(program)
-  for (const command of [program, ...program.commands]) command.exitOverride()
+  for (const command of withNested(program)) command.exitOverride()
   return program
 }
+
+const withNested = (command: Command): Command[] => [
+  command,
+  ...command.commands.flatMap((nested) => withNested(nested)),
+]
 
 function fail(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitCode.usage

@@ -119,7 +119,7 @@ export function toCreateOptions(spec: ContainerSpec, engine: EngineInfo): Contai
       // The engine takes 0 for "default": the smallest that it takes at its word is one page.
       ShmSize: Math.max(resources.shmBytes, 4096),
       OomScoreAdj: oomScoreAdj,
-      Ulimits: ulimits(spec),
+      Ulimits: ulimits,
       Init: false,
       Runtime: 'runc',
       AutoRemove: false,
@@ -140,13 +140,8 @@ function environment(spec: ContainerSpec): string[] {
   return Object.entries(env).map(([name, value]) => `${name}=${value}`)
 }
 
-/** Open files are the engine's own limit: one that may not raise its limits refuses to start a container with more. */
-function ulimits(spec: ContainerSpec): { Name: string; Soft: number; Hard: number }[] {
-  return [
-    { Name: 'core', Soft: 0, Hard: 0 },
-    ...(spec.gpus === undefined ? [] : [{ Name: 'memlock', Soft: -1, Hard: -1 }]),
-  ]
-}
+/** The others are the engine's own: one that may not raise its limits refuses to start a container with more. */
+const ulimits = [{ Name: 'core', Soft: 0, Hard: 0 }]
 
 function mounts(spec: ContainerSpec): MountConfig {
   const ours = [

@@ -4,12 +4,7 @@
  */
 import { isObject } from '../../policy/model-check.ts'
 import type { Tokens } from '../protocol/model-cost.ts'
-
-type Json = Record<string, unknown>
-
-const objects = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isObject) : [])
-const count = (value: unknown): number | null =>
-  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
+import { commandOf, count, objectOr, objects, sayings, type Json, type Sayings } from './json.ts'
 
 /**
  * Tokens of one call from its `usage`; null where it is missing or makes no sense, which is never read as zero. Some
@@ -20,19 +15,18 @@ export function tokensOf(usage: unknown): Tokens | null {
   const input = count(usage['prompt_tokens'])
   const output = count(usage['completion_tokens'])
   if (input === null || output === null) return null
-  const inputDetails = isObject(usage['prompt_tokens_details'])
-    ? usage['prompt_tokens_details']
-    : {}
-  const outputDetails = isObject(usage['completion_tokens_details'])
-    ? usage['completion_tokens_details']
-    : {}
+  const inputDetails = objectOr(usage['prompt_tokens_details'])
+  const outputDetails = objectOr(usage['completion_tokens_details'])
   const cached = count(inputDetails['cached_tokens'] ?? usage['prompt_cache_hit_tokens'] ?? 0)
+  const written = count(inputDetails['cache_write_tokens'] ?? 0)
   const reasoning = count(outputDetails['reasoning_tokens'] ?? 0)
-  if (cached === null || cached > input || reasoning === null) return null
+  if (cached === null || cached > input || written === null || reasoning === null) return null
   const apart = reasoning > 0 && usage['total_tokens'] === input + output + reasoning
   return {
     inputTokens: input,
     cachedInputTokens: cached,
+    // "Unadjusted": what is said to be written may hold what was read.
+    cacheWriteInputTokens: Math.min(written, input - cached),
     outputTokens: apart ? output + reasoning : output,
     reasoningTokens: reasoning,
   }
@@ -44,36 +38,33 @@ export function isCompletion(body: unknown): body is Json {
   return body['choices'].every((choice) => isObject(choice) && isObject(choice['message']))
 }
 
-/** What the assistant said and which commands it asked for, cut for the event stream. */
-export function sayingsOf(body: unknown): { text: string; commands: string[] } {
+export function sayingsOf(body: Json): Sayings {
   const text: string[] = []
   const commands: string[] = []
-  for (const choice of objects(isObject(body) ? body['choices'] : null)) {
-    const message = isObject(choice['message']) ? choice['message'] : {}
+  for (const choice of objects(body['choices'])) {
+    const message = objectOr(choice['message'])
     const content = message['content']
     if (typeof content === 'string') text.push(content)
     for (const part of objects(content))
       if (typeof part['text'] === 'string') text.push(part['text'])
-    for (const call of objects(message['tool_calls'])) commands.push(commandOf(call))
+    for (const call of objects(message['tool_calls'])) {
+      const { name, arguments: given, input } = objectOr(call['function'] ?? call['custom'])
+      commands.push(commandOf(name, given ?? input))
+    }
   }
-  return {
-    text: text.join('\n').slice(0, 2000),
-    commands: commands.slice(0, 64).map((command) => command.slice(0, 2000)),
-  }
+  return sayings(text, commands)
 }
 
-function commandOf(call: Json): string {
-  const inner = isObject(call['function']) ? call['function'] : call['custom']
-  if (!isObject(inner)) return 'unknown'
-  const given = inner['arguments'] ?? inner['input'] ?? ''
-  const input = typeof given === 'string' ? given : JSON.stringify(given)
-  try {
-    const parsed: unknown = JSON.parse(input)
-    if (isObject(parsed) && typeof parsed['command'] === 'string') return parsed['command']
-  } catch {
-    // Not JSON: models do that; shown as it is.
-  }
-  return `${typeof inner['name'] === 'string' ? inner['name'] : 'unknown'} ${input}`
+/** What only a search at the provider puts into an answer; null where there is nothing of the kind. */
+export function strayIn(payload: Json): string | null {
+  for (const key of ['citations', 'search_results'])
+    if (Array.isArray(payload[key]) && payload[key].length > 0) return key
+  const searches = objectOr(payload['usage'])['num_search_queries']
+  if (typeof searches === 'number' && searches > 0) return 'usage.num_search_queries'
+  for (const choice of objects(payload['choices']))
+    for (const { annotations } of [objectOr(choice['message']), objectOr(choice['delta'])])
+      if (objects(annotations).some(({ type }) => type === 'url_citation')) return 'url_citation'
+  return null
 }
 
 /** The chunk that `stream_options.include_usage` adds at the end: usage and no choice. */

@@ -15,6 +15,7 @@ export class ExecRecorder {
   readonly #events: EventLog
   readonly #onEnd: () => void
   readonly #running = new Map<string, Running>()
+  readonly #waiting = new Set<() => void>()
 
   constructor(events: EventLog, onEnd: () => void) {
     this.#events = events
@@ -23,6 +24,24 @@ export class ExecRecorder {
 
   get active(): number {
     return this.#running.size
+  }
+
+  /** Resolves with true once nothing runs, with false when something still does after that time. */
+  async idle(limitMs: number): Promise<boolean> {
+    if (this.#running.size === 0) return true
+    const ended = Promise.withResolvers<void>()
+    this.#waiting.add(ended.resolve)
+    const limit = setTimeout(ended.resolve, limitMs)
+    await ended.promise
+    clearTimeout(limit)
+    return this.#running.size === 0
+  }
+
+  #over(exec: string): void {
+    this.#running.delete(exec)
+    if (this.#running.size > 0) return
+    for (const wake of this.#waiting) wake()
+    this.#waiting.clear()
   }
 
   started(exec: string, start: ExecStart): void {
@@ -51,7 +70,7 @@ export class ExecRecorder {
 
   ended(end: ExecEnd): void {
     const running = this.#running.get(end.exec)
-    this.#running.delete(end.exec)
+    this.#over(end.exec)
     this.#events.append({
       type: 'exec.end',
       exec: end.exec,
@@ -67,7 +86,7 @@ export class ExecRecorder {
 
   /** It never started, or the engine was lost: there is no end to tell. */
   failed(exec: string, message: string): void {
-    this.#running.delete(exec)
+    this.#over(exec)
     this.#events.append({
       type: 'exec.end',
       exec,

@@ -55,6 +55,7 @@ export interface LeaseParts {
 }
 
 const closeDeadlineMs = 30_000
+const freezeDeadlineMs = 20_000
 
 export class Lease {
   readonly id: string
@@ -74,6 +75,9 @@ export class Lease {
   #expiresAt: string
   #closing: Promise<void> | null = null
   #frozen: FreezeReport | null = null
+  #freezing: Promise<FreezeReport> | null = null
+  /** Aborts when the agent phase is over: commands end, and none is started any more. */
+  readonly #workOver = new AbortController()
   #proofRun: ProofRun | null = null
 
   constructor(
@@ -92,7 +96,9 @@ export class Lease {
     this.createdAt = times?.createdAt ?? new Date().toISOString()
     this.#expiresAt = times?.expiresAt ?? inSeconds(request.ttlSeconds)
     // A sandbox whose attempts can't be recorded isn't a closed book.
-    void parts.audit.failed.then(({ message }) => this.close(`its audit log failed: ${message}`))
+    void parts.audit.failed
+      .then(({ message }) => this.close(`its audit log failed: ${message}`))
+      .catch(() => {})
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
   }
 
@@ -192,15 +198,29 @@ export class Lease {
 
   /** Serves one exec over an upgraded connection; refusals go out as JSON before the upgrade. */
   serveExec(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    requireState(this.id, this.#state, ['ready'], 'run a command in')
+    this.#requireWork()
     serveExec(request, socket, head, {
       engine: this.#deps.engine,
       containerId: this.#container('run a command in'),
       cgroup: this.parts.cgroup,
       defaults: this.parts.defaults,
-      recorder: this.#recorder,
-      signal: this.#ended.signal,
+      recorder: {
+        // Asked again when the command is known: the state was looked at when the connection was made.
+        started: (exec, start) => {
+          this.#requireWork()
+          this.#recorder.started(exec, start)
+        },
+        output: (exec, bytes) => this.#recorder.output(exec, bytes),
+        ended: (end) => this.#recorder.ended(end),
+        failed: (exec, message) => this.#recorder.failed(exec, message),
+      },
+      signal: AbortSignal.any([this.#ended.signal, this.#workOver.signal]),
     })
+  }
+
+  #requireWork(): void {
+    requireState(this.id, this.#state, ['ready'], 'run a command in')
+    this.#workOver.signal.throwIfAborted()
   }
 
   /** Starts the program of the proof, which waits until `prove` gives it its canaries. */
@@ -252,8 +272,24 @@ export class Lease {
   async freeze(): Promise<FreezeReport> {
     if (this.#frozen !== null) return this.#frozen
     requireState(this.id, this.#state, ['ready'], 'freeze')
+    this.#freezing ??= this.#freeze().finally(() => (this.#freezing = null))
+    return this.#freezing
+  }
+
+  async #freeze(): Promise<FreezeReport> {
     this.parts.execGateway?.shut()
-    const [outcome] = await Promise.all([this.#killAll(), this.parts.model?.shut()])
+    this.#workOver.abort(
+      new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is being frozen`),
+    )
+    const [first] = await Promise.all([this.#killAll(), this.parts.model?.shut()])
+    // A command that the engine was just starting appears after the first round; its end is waited for.
+    const settled = await this.#recorder.idle(freezeDeadlineMs)
+    const second = await this.#killAll()
+    const outcome = {
+      killed: first.killed + second.killed,
+      rounds: first.rounds + second.rounds,
+      empty: settled && second.empty,
+    }
     if (!outcome.empty)
       throw new LeaseError(
         'freeze_failed',
@@ -285,7 +321,7 @@ export class Lease {
   async #killAll(): Promise<{ killed: number; rounds: number; empty: boolean }> {
     const { cgroup, pid } = this.parts
     if (cgroup === null) return { killed: 0, rounds: 0, empty: true }
-    return cgroup.killAllBut(pid, { deadlineMs: 20_000, signal: this.#ended.signal })
+    return cgroup.killAllBut(pid, { deadlineMs: freezeDeadlineMs, signal: this.#ended.signal })
   }
 
   /** A limit of the sandbox was passed: what runs is ended, and the lease stays for its evidence. */
@@ -330,7 +366,7 @@ export class Lease {
     await Promise.all([this.parts.audit.flush(), this.parts.events.flush()])
   }
 
-  /** Gives everything back. Idempotent; every error is collected in the log, none stops the rest. */
+  /** Gives everything back. Idempotent; no error stops the rest, and one is told at the end. */
   async close(reason: string): Promise<void> {
     this.#closing ??= this.#close(reason)
     await this.#closing
@@ -351,10 +387,17 @@ export class Lease {
         closeDeadlineMs,
       ).unref()
     })
+    let failure: LeaseError | null = null
     try {
       await Promise.race([this.owned.disposeAsync(), late])
     } catch (error) {
       this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.close-failed')
+      failure = new LeaseError(
+        'close_incomplete',
+        'infra',
+        `lease ${this.id} is closed, but not all of it could be given back (${messageOf(error)}); the daemon tries again every minute`,
+        { cause: error },
+      )
     }
     this.#state = move(this.#state, 'closed')
     await this.#deps.journal
@@ -364,6 +407,7 @@ export class Lease {
       )
     this.#deps.log.info({ leaseId: this.id, trialId: this.request.trial, reason }, 'lease.closed')
     for (const wake of this.#waiting) wake()
+    if (failure !== null) throw failure
   }
 
   /** Brings the census up to date; throws `container_gone` where the sandbox has ended, and the census with it. */
@@ -409,3 +453,6 @@ const noUsage: Usage = {
   fault: null,
   budgetSpent: false,
 }
+
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error)

@@ -14,7 +14,7 @@ import { adoptLease, openLease } from './open-lease.ts'
 
 const reapEveryMs = 5000
 /** What the engine was still making for the last daemon when this one looked is there by then. */
-const sweepAfterMs = 60_000
+const sweepEveryMs = 60_000
 const adoptable = new Set(['ready', 'frozen'])
 
 export class Leases implements AsyncDisposable {
@@ -22,6 +22,7 @@ export class Leases implements AsyncDisposable {
   readonly #leases = new Map<string, Lease>()
   readonly #opening = new Map<string, Promise<Lease>>()
   readonly #reaper: NodeJS.Timeout
+  #sweeper: NodeJS.Timeout | undefined
   #closed = false
 
   constructor(deps: Omit<LeaseDeps, 'findLease' | 'getLease'>) {
@@ -78,8 +79,12 @@ export class Leases implements AsyncDisposable {
     const lease = this.#leases.get(id)
     if (lease === undefined) return null
     await this.#opening.get(id)?.catch(() => {})
-    await lease.close(reason)
-    this.#leases.delete(id)
+    try {
+      await lease.close(reason)
+    } finally {
+      // what is left of it belongs to no lease now, so the sweep removes it
+      this.#leases.delete(id)
+    }
     return lease
   }
 
@@ -115,7 +120,7 @@ export class Leases implements AsyncDisposable {
     )
     report.removed = await this.#removeUnowned()
     log.info(report, 'leases.reconciled')
-    setTimeout(() => void this.#sweep(), sweepAfterMs).unref()
+    this.#sweeper = setInterval(() => void this.#sweep(), sweepEveryMs).unref()
     return report
   }
 
@@ -160,8 +165,9 @@ export class Leases implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true
     clearInterval(this.#reaper)
+    clearInterval(this.#sweeper)
     await Promise.allSettled(this.#opening.values())
-    await Promise.all(
+    await Promise.allSettled(
       [...this.#leases.keys()].map((id) => this.close(id, 'the daemon was shut down')),
     )
   }

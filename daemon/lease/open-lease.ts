@@ -85,7 +85,9 @@ export async function openLease(
     await lease.enter('ready')
     return lease
   } catch (error) {
-    await lease.close(error instanceof ClosedbookError ? error.message : 'opening failed')
+    await lease
+      .close(error instanceof ClosedbookError ? error.message : 'opening failed')
+      .catch(() => {})
     throw error
   }
 }
@@ -123,7 +125,7 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
     })
     return lease
   } catch (error) {
-    await lease.close('could not be adopted after a restart of the daemon')
+    await lease.close('could not be adopted after a restart of the daemon').catch(() => {})
     throw error
   }
 }

@@ -44,6 +44,7 @@ export const statusByCode: Readonly<Record<string, number>> = {
   seal_failed: 500,
   proof_failed: 500,
   freeze_failed: 500,
+  close_incomplete: 500,
   gpu_lost: 500,
   engine_unreachable: 503,
   engine_refused: 502,

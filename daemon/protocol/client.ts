@@ -241,12 +241,7 @@ export class DaemonClient implements AsyncDisposable {
       })
     } catch (error) {
       signal?.throwIfAborted()
-      throw new RemoteError(
-        'daemon_unreachable',
-        'infra',
-        `no daemon answers on ${this.socketPath}; start one with \`closedbook up\``,
-        { cause: error },
-      )
+      throw unreachable(this.socketPath, error)
     }
     if (response.statusCode < 400) return response
     const answer = wireErrorSchema.safeParse(await response.body.json().catch(() => ({})))
@@ -262,4 +257,16 @@ export class DaemonClient implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#agent.destroy()
   }
+}
+
+function unreachable(socketPath: string, cause: unknown): RemoteError {
+  const forbidden = (cause as NodeJS.ErrnoException).code === 'EACCES'
+  return new RemoteError(
+    forbidden ? 'not_root' : 'daemon_unreachable',
+    forbidden ? 'operator' : 'infra',
+    forbidden
+      ? `permission denied on ${socketPath}; run this as root`
+      : `no daemon answers on ${socketPath}; start one with \`closedbook up\``,
+    { cause },
+  )
 }

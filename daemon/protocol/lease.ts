@@ -14,61 +14,119 @@ export const leaseStates = [
 ] as const
 export type LeaseState = (typeof leaseStates)[number]
 
-/** Prices of one model in US dollars per million tokens. A missing cached rate is an error, not zero. */
+/**
+ * Prices of one model in US dollars per million tokens. A missing cached rate is an error, not zero. Tokens written to
+ * the provider's cache cost the input rate unless they have a rate of their own.
+ */
 export const priceSchema = z.strictObject({
   inputPerMillionUsd: z.number().nonnegative(),
-  cachedInputPerMillionUsd: z.number().nonnegative(),
+  cachedInputPerMillionUsd: z.number().nonnegative().describe('input read from the cache'),
+  cacheWriteInputPerMillionUsd: z
+    .number()
+    .nonnegative()
+    .optional()
+    .describe('input written to the cache; must be said where the upstream is of kind anthropic'),
   outputPerMillionUsd: z.number().nonnegative(),
+  asOf: z.iso.date().optional().describe('day on which these were the prices'),
+  source: z.string().min(1).max(500).optional().describe('where they were read'),
+  estimate: z
+    .boolean()
+    .optional()
+    .describe('not what was paid, but what a host of these open weights would take'),
 })
 export type Price = z.infer<typeof priceSchema>
 
-export const modelGatewaySchema = z.strictObject({
-  upstream: z.discriminatedUnion('kind', [
-    z.strictObject({
-      kind: z.literal('openai'),
-      /** Up to and without `/chat/completions`, e.g. https://host/v1 */
-      baseUrl: z.url({ protocol: /^https?$/ }),
-      /** Write-only: held in the daemon's memory, never stored, logged or shown. */
-      apiKey: z.string().min(1),
-    }),
-    z.strictObject({
-      kind: z.literal('replay'),
-      /** A bundle that holds the recording, and its path in it. */
-      bundle: z.string(),
-      path: z.string(),
-    }),
-  ]),
-  /** The only model name that is passed on; another name in a request is refused. */
-  model: z.string().min(1),
-  price: priceSchema,
-  budget: z
-    .strictObject({
-      calls: z.int().positive().optional(),
-      outputTokens: z.int().positive().optional(),
-      totalTokens: z.int().positive().optional(),
-      costUsd: z.number().positive().optional(),
+/** Where an API bills what it writes to its cache, a price without that rate would be wrong for every call. */
+export function needsCacheWritePrice(
+  spec: { upstream: { kind: string }; price: Price },
+  context: z.core.$RefinementCtx,
+): void {
+  if (spec.upstream.kind === 'anthropic' && spec.price.cacheWriteInputPerMillionUsd === undefined)
+    context.addIssue({
+      code: 'custom',
+      path: ['price', 'cacheWriteInputPerMillionUsd'],
+      message: 'must be said where the upstream is of kind anthropic',
+      input: spec.price,
     })
-    .prefault({}),
-  record: z.boolean().default(true),
-  /** The upstream must send its next byte within this. */
-  upstreamTimeoutMs: z.int().positive().default(600_000),
-})
+}
+
+/** Without what would be left out of requests in silence, or shown in logs. */
+export const providerUrlSchema = z
+  .url({ protocol: /^https?$/ })
+  .refine(
+    (url) => /^https?:\/\/[^/?#@]+(?:\/[^?#]*)?$/.test(url),
+    'may have no user, password, query or fragment; the key is given apart',
+  )
+
+export const modelGatewaySchema = z
+  .strictObject({
+    upstream: z.discriminatedUnion('kind', [
+      z.strictObject({
+        /** Chat completions and responses. */
+        kind: z.literal('openai'),
+        /** Up to and without `/chat/completions`, e.g. https://host/v1 */
+        baseUrl: providerUrlSchema,
+        /** Write-only: held in the daemon's memory, never stored, logged or shown. */
+        apiKey: z.string().min(1),
+      }),
+      z.strictObject({
+        /** Messages and the token counter. */
+        kind: z.literal('anthropic'),
+        /** Up to and without `/messages`, e.g. https://host/v1 */
+        baseUrl: providerUrlSchema,
+        /** Write-only, as above. */
+        apiKey: z.string().min(1),
+      }),
+      z.strictObject({
+        kind: z.literal('replay'),
+        /** A bundle that holds the recording, and its path in it. */
+        bundle: z.string(),
+        path: z.string(),
+      }),
+    ]),
+    /** The only model name that is passed on; another name in a request is refused. */
+    model: z.string().min(1),
+    price: priceSchema,
+    budget: z
+      .strictObject({
+        calls: z.int().positive().optional(),
+        outputTokens: z.int().positive().optional(),
+        totalTokens: z.int().positive().optional(),
+        costUsd: z.number().positive().optional(),
+      })
+      .prefault({}),
+    record: z.boolean().default(true),
+    /** The upstream must send its next byte within this. */
+    upstreamTimeoutMs: z.int().positive().default(600_000),
+  })
+  .superRefine(needsCacheWritePrice)
 export type ModelGatewaySpec = z.infer<typeof modelGatewaySchema>
 
-export const resourcesSchema = z.strictObject({
-  cpus: z.number().positive().default(1),
+const resourceLimits = {
+  cpus: z.number().positive().describe('CPUs; parts of one may be asked for'),
   memoryBytes: z
     .int()
     .min(16 * 1024 * 1024)
-    .default(2 * 1024 ** 3),
-  pids: z.int().min(16).max(65536).default(1024),
-  shmBytes: z
+    .describe('memory, swap included; beyond it the kernel kills'),
+  pids: z.int().min(16).max(65536).describe('processes and threads'),
+  shmBytes: z.int().min(0).describe('size of /dev/shm'),
+  diskBytes: z
     .int()
-    .min(0)
-    .default(64 * 1024 * 1024),
-  /** Bytes the sandbox may add to its file system, watched; absent: the daemon's default. */
-  diskBytes: z.int().positive().optional(),
+    .positive()
+    .describe(
+      "bytes the sandbox may add to its file system, watched; absent: the daemon's default",
+    ),
+}
+
+export const resourcesSchema = z.strictObject({
+  cpus: resourceLimits.cpus.default(1),
+  memoryBytes: resourceLimits.memoryBytes.default(2 * 1024 ** 3),
+  pids: resourceLimits.pids.default(1024),
+  shmBytes: resourceLimits.shmBytes.default(64 * 1024 * 1024),
+  diskBytes: resourceLimits.diskBytes.optional(),
 })
+/** What is not said is left to somebody else, so there are no defaults. */
+export const someResourcesSchema = z.strictObject(resourceLimits).partial()
 export type Resources = z.infer<typeof resourcesSchema>
 
 export const mountSchema = z.strictObject({
@@ -175,13 +233,18 @@ export const freezeReportSchema = z.strictObject({
 })
 export type FreezeReport = z.infer<typeof freezeReportSchema>
 
-/** Metered by the model gateway from the upstream's `usage`, never from the harness. */
+/**
+ * Metered by the model gateway from the upstream's `usage`, never from the harness. The same in all APIs: `inputTokens`
+ * is the whole prompt, what was read from the cache (`cachedInputTokens`) and what was written to it
+ * (`cacheWriteInputTokens`) included; `outputTokens` is the whole answer, reasoning included.
+ */
 export const usageSchema = z.strictObject({
   inputTokens: z.int(),
   cachedInputTokens: z.int(),
+  cacheWriteInputTokens: z.int().optional(),
   outputTokens: z.int(),
   reasoningTokens: z.int(),
-  /** Model calls answered with a completion. */
+  /** Model calls that were answered; counting tokens is none. */
   calls: z.int(),
   /** Calls the gateway refused (budget, policy) and calls the provider failed. */
   refusedCalls: z.int(),
@@ -237,6 +300,7 @@ export const leaseEventSchema = z.strictObject({
       status: z.int(),
       inputTokens: z.int(),
       cachedInputTokens: z.int(),
+      cacheWriteInputTokens: z.int().optional(),
       outputTokens: z.int(),
       reasoningTokens: z.int(),
       costUsd: z.number(),

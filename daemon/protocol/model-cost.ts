@@ -5,14 +5,17 @@
  */
 import type { Price, Usage } from './lease.ts'
 
-export type Tokens = Pick<
+export interface Tokens extends Pick<
   Usage,
   'inputTokens' | 'cachedInputTokens' | 'outputTokens' | 'reasoningTokens'
->
+> {
+  readonly cacheWriteInputTokens: number
+}
 
 export const noTokens: Tokens = {
   inputTokens: 0,
   cachedInputTokens: 0,
+  cacheWriteInputTokens: 0,
   outputTokens: 0,
   reasoningTokens: 0,
 }
@@ -20,27 +23,36 @@ export const noTokens: Tokens = {
 export const addTokens = (a: Tokens, b: Tokens): Tokens => ({
   inputTokens: a.inputTokens + b.inputTokens,
   cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
+  cacheWriteInputTokens: a.cacheWriteInputTokens + b.cacheWriteInputTokens,
   outputTokens: a.outputTokens + b.outputTokens,
   reasoningTokens: a.reasoningTokens + b.reasoningTokens,
 })
 
 /**
- * US dollars: (input - cached) * input rate + cached * cached rate + output * output rate, rates per million tokens.
- * Cached tokens are part of the input, reasoning tokens part of the output, as providers report and bill them.
+ * US dollars: (input - cached - written) * input rate + cached * cached rate + written * cache write rate + output *
+ * output rate, rates per million tokens. Cached and written tokens are part of the input, reasoning tokens part of the
+ * output, as `usageSchema` has them. Without a rate of their own written tokens cost the input rate.
  */
 export function costOf(
-  tokens: Pick<Tokens, 'inputTokens' | 'cachedInputTokens' | 'outputTokens'>,
+  tokens: Pick<
+    Usage,
+    'inputTokens' | 'cachedInputTokens' | 'outputTokens' | 'cacheWriteInputTokens'
+  >,
   price: Price,
 ): number {
-  const input = decimal(price.inputPerMillionUsd)
-  const cached = decimal(price.cachedInputPerMillionUsd)
-  const output = decimal(price.outputPerMillionUsd)
-  const places = Math.max(input.places, cached.places, output.places)
-  const units = ({ digits, places: own }: Decimal): bigint => digits * 10n ** BigInt(places - own)
-  const total =
-    BigInt(tokens.inputTokens - tokens.cachedInputTokens) * units(input) +
-    BigInt(tokens.cachedInputTokens) * units(cached) +
-    BigInt(tokens.outputTokens) * units(output)
+  const { inputTokens, cachedInputTokens, cacheWriteInputTokens = 0, outputTokens } = tokens
+  const terms: (readonly [number, number])[] = [
+    [inputTokens - cachedInputTokens - cacheWriteInputTokens, price.inputPerMillionUsd],
+    [cachedInputTokens, price.cachedInputPerMillionUsd],
+    [cacheWriteInputTokens, price.cacheWriteInputPerMillionUsd ?? price.inputPerMillionUsd],
+    [outputTokens, price.outputPerMillionUsd],
+  ]
+  const exact = terms.map(([count, rate]) => ({ count: BigInt(count), rate: decimal(rate) }))
+  const places = Math.max(...exact.map(({ rate }) => rate.places))
+  const total = exact.reduce(
+    (sum, { count, rate }) => sum + count * rate.digits * 10n ** BigInt(places - rate.places),
+    0n,
+  )
   return Number(`${total}e-${places + 6}`)
 }
 

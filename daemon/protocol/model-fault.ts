@@ -12,16 +12,18 @@ export const faultBlame = {
   upstream_timeout: 'infra',
   /** The answer or the stream was cut off. */
   upstream_broken: 'infra',
-  /** Not what a chat completion looks like. */
+  /** Not what an answer of this API looks like. */
   upstream_invalid: 'infra',
   /** 5xx, or an error object in place of an answer. */
   upstream_error: 'infra',
-  /** 429. */
+  /** 429, or what the API has for `overloaded`. */
   upstream_busy: 'infra',
   /** 401, 402, 403: key, permission or credit. */
   upstream_auth: 'operator',
   /** 404, or another 4xx before the first good answer: the model's name, base URL or settings don't fit the provider. */
   upstream_rejected: 'operator',
+  /** The answer shows that the provider ran a tool of its own, which nobody asked for: withheld, not a closed book. */
+  upstream_grounded: 'operator',
   /** A good answer that doesn't say what it cost: withheld, since it can't be metered. */
   usage_missing: 'infra',
   /** The recording has no more calls. */

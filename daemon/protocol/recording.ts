@@ -2,14 +2,22 @@
  * A recorded model exchange: JSON lines, one model call a line, in the order the calls were made. The model gateway
  * writes this file for a live upstream (`record: true`) and serves it again for `upstream: {kind: "replay"}`.
  * On replay, call n is answered by line n; where the line carries a `request`, the number of assistant turns in the
- * sandbox's request must be the recorded one, else the gateway refuses with `replay_mismatch`.
+ * sandbox's request must be the recorded one, else the gateway refuses with `replay_mismatch`. Counting tokens is no
+ * model call: such lines are served to such requests, in an order of their own.
  */
 import { z } from 'zod'
+
+export const recordedApis = [
+  'openai.chat',
+  'openai.responses',
+  'anthropic.messages',
+  'anthropic.count',
+] as const
 
 export const recordedCallSchema = z.strictObject({
   v: z.literal(1),
   n: z.int().nonnegative(),
-  api: z.enum(['openai.chat']),
+  api: z.enum(recordedApis),
   /** Facts of the request that a replay checks; `body` is kept for readers of a live recording. */
   request: z
     .strictObject({
@@ -21,7 +29,7 @@ export const recordedCallSchema = z.strictObject({
   response: z.strictObject({
     status: z.int().min(100).max(599),
     headers: z.record(z.string(), z.string()).default({}),
-    /** The JSON body of a plain answer, or the `data:` payloads of a streamed one, without the final [DONE]. */
+    /** The JSON body of a plain answer, or the `data:` payloads of a streamed one, without a final [DONE]. */
     body: z.unknown().optional(),
     events: z.array(z.unknown()).optional(),
   }),

@@ -16,7 +16,40 @@ function issueText(issue: z.core.$ZodIssue): string {
     const nested = issue.errors.flat().map(issueText)
     return `${path === '' ? 'value' : path}: ${nested.length > 0 ? nested.join(' or ') : issue.message}`
   }
-  return path === '' ? issue.message : `${path}: ${issue.message}`
+  const text = plainText(issue)
+  return path === '' ? text : `${path}: ${text}`
+}
+
+/** zod's own words where a schema has none of its own, said the way people say them. */
+function plainText(issue: z.core.$ZodIssue): string {
+  if (!/^(Invalid|Too (small|big))/.test(issue.message)) return issue.message
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.message.endsWith('received undefined')
+        ? `is missing (${issue.expected})`
+        : issue.message.replace('Invalid input: expected', 'must be').replace(', received', ', not')
+    case 'too_small':
+      return bound(
+        issue.origin,
+        String(issue.minimum),
+        issue.inclusive === false ? 'above' : 'or more',
+      )
+    case 'too_big':
+      return bound(
+        issue.origin,
+        String(issue.maximum),
+        issue.inclusive === false ? 'below' : 'at most',
+      )
+    case 'invalid_value':
+      return `must be ${issue.values.map(String).join(' or ')}`
+    default:
+      return issue.message
+  }
+}
+
+function bound(origin: string, limit: string, how: string): string {
+  const unit = origin === 'string' ? ' characters' : origin === 'array' ? ' entries' : ''
+  return how === 'or more' ? `must be ${limit}${unit} or more` : `must be ${how} ${limit}${unit}`
 }
 
 /** `a.b[2].c` */

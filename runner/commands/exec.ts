@@ -1,7 +1,8 @@
 /** `closedbook exec LEASE -- ARGV…`: stdin, stdout, stderr and exit status pass through. */
 import type { Command } from 'commander'
 import { constants } from 'node:os'
-import type { Exit } from '../../daemon/protocol/exec-frames.ts'
+import { RemoteError } from '../../daemon/protocol/errors.ts'
+import type { ExecEnd, Exit } from '../../daemon/protocol/exec-frames.ts'
 import { exitCode } from '../exit-codes.ts'
 import { note, withContext } from './context.ts'
 
@@ -16,7 +17,7 @@ export function addExec(program: Command): void {
   program
     .command('exec')
     .description('run a command in a lease; its stdin, stdout, stderr and exit status pass through')
-    .argument('<lease>')
+    .argument('<lease>', 'id, as `lease open` printed it')
     .argument('<argv...>', 'command and arguments, after --')
     .option('--user <user>', 'user in the sandbox')
     .option('--workdir <dir>', 'working directory')
@@ -32,28 +33,43 @@ export function addExec(program: Command): void {
     )
     .action(async (lease: string, argv: string[], options: ExecOptions, command: Command) =>
       withContext(command, async ({ client, signal }) => {
-        const end = await client.exec(
-          lease,
-          {
-            argv,
-            env: options.env,
-            stdin: true,
-            ...(options.user === undefined ? {} : { user: options.user }),
-            ...(options.workdir === undefined ? {} : { workdir: options.workdir }),
-            ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
-          },
-          {
-            stdin: process.stdin,
-            onStdout: (_offset, bytes) => writeTo(process.stdout, bytes),
-            onStderr: (_offset, bytes) => writeTo(process.stderr, bytes),
-            signal,
-          },
+        const end = await execOrTell(
+          client.exec(
+            lease,
+            {
+              argv,
+              env: options.env,
+              stdin: true,
+              ...(options.user === undefined ? {} : { user: options.user }),
+              ...(options.workdir === undefined ? {} : { workdir: options.workdir }),
+              ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
+            },
+            {
+              stdin: process.stdin,
+              onStdout: (_offset, bytes) => writeTo(process.stdout, bytes),
+              onStderr: (_offset, bytes) => writeTo(process.stderr, bytes),
+              signal,
+            },
+          ),
         )
         process.stdin.destroy()
+        if (end === null) return
         if (end.cause === 'timeout') note(`closedbook: ended after ${options.timeout} s`)
         process.exitCode = statusOf(end.exit)
       }),
     )
+}
+
+/** A command that can't be started ends as a shell would end it: 127. */
+async function execOrTell(running: Promise<ExecEnd>): Promise<ExecEnd | null> {
+  try {
+    return await running
+  } catch (error) {
+    if (!(error instanceof RemoteError) || error.code !== 'exec_not_started') throw error
+    note(`closedbook: ${error.message}`)
+    process.exitCode = exitCode.notStarted
+    return null
+  }
 }
 
 async function writeTo(stream: NodeJS.WriteStream, bytes: Buffer): Promise<void> {

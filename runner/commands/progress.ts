@@ -13,7 +13,7 @@ import {
   wantsColor,
   type Paint,
 } from '../report/terminal.ts'
-import type { Phase, TrialReason, TrialResult } from '../result.ts'
+import type { Phase, SuiteCounts, TrialReason, TrialResult } from '../result.ts'
 import type { Step } from '../step-log.ts'
 
 interface Live {
@@ -118,8 +118,8 @@ export class Progress implements JobWatcher, Disposable {
     const color = { passed: 'green', failed: 'red', void: 'yellow' } as const
     const { functional, regression } = result.suites
     this.say(
-      `${this.#paint(color[result.verdict], result.verdict.padEnd(6))} ${label(trial)}: functional ${functional.passed}/${functional.planned}, ` +
-        `regression ${regression.passed}/${regression.planned}, ${result.steps} steps, ${dollars(result.costUsd)}, ${durationText(result.wallTimeMs)}` +
+      `${this.#paint(color[result.verdict], result.verdict.padEnd(6))} ${label(trial)}: functional ${share(functional)}, ` +
+        `regression ${share(regression)}, ${result.steps} steps, ${dollars(result.costUsd)}, ${durationText(result.wallTimeMs)}` +
         (result.verdict === 'failed' ? ` [${result.reason.code}]` : ''),
     )
   }
@@ -163,6 +163,9 @@ export class Progress implements JobWatcher, Disposable {
 
 const label = ({ task, run, configuration }: PlannedTrial): string =>
   `${task.replace(/^.*\//, '')} · ${configuration} · run ${run}`
+
+const share = ({ passed, planned, exit }: SuiteCounts): string =>
+  exit === null ? 'not run' : `${passed}/${planned}`
 
 const phaseText: Record<Phase, string> = {
   queue: 'waiting',

@@ -26,7 +26,11 @@ interface RunOptions {
 const count = (text: string): number => {
   const value = Number(text)
   if (Number.isInteger(value) && value > 0) return value
-  throw new RunnerError('usage', 'operator', `"${text}" is not a whole number above zero`)
+  throw new RunnerError(
+    'usage',
+    'operator',
+    `"${text}" is not a whole number above zero (--runs, --concurrency)`,
+  )
 }
 
 export function addRun(program: Command): void {
@@ -91,7 +95,7 @@ async function requestOf(
     throw new RunnerError(
       'usage',
       'operator',
-      'say what runs it: --config FILE, or --harness noop|oracle|script:FILE',
+      'say what runs it: --config FILE (mini-SWE-agent and its model), or --harness noop|oracle|script:FILE',
     )
   return {
     name: options.name ?? path.basename(config ?? harness ?? 'job').replace(/\.(ya?ml|json)$/, ''),
@@ -128,7 +132,9 @@ export async function runToEnd(
         onPlan: (plan, jobDir) => {
           started = { plan, jobDir }
           progress.plan(plan.trials.length, 0)
-          progress.say(`job ${plan.job}: ${plan.trials.length} trials in ${jobDir}`)
+          progress.say(
+            `job ${plan.job}: ${plan.trials.length} ${plan.trials.length === 1 ? 'trial' : 'trials'} in ${jobDir}`,
+          )
         },
       })
     } catch (error) {

@@ -23,7 +23,7 @@ export function parseHarness(text: string, baseDir: string): Harness {
     return { kind: 'script', file: isAbsolute(file) ? file : resolve(baseDir, file) }
   const why =
     kind === 'script'
-      ? 'names no file; write script:FILE'
+      ? 'names no file'
       : kind === 'command'
         ? 'is not supported by this version'
         : 'is unknown'

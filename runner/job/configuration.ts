@@ -6,7 +6,11 @@ import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
-import { modelGatewaySchema, priceSchema, resourcesSchema } from '../../daemon/protocol/lease.ts'
+import {
+  modelGatewaySchema,
+  priceSchema,
+  someResourcesSchema,
+} from '../../daemon/protocol/lease.ts'
 import { nothingAllowed, policySchema, type Policy } from '../../policy/policy.ts'
 import { configFailure, readDocument } from '../document.ts'
 import { RunnerError, messageOf } from '../errors.ts'
@@ -93,10 +97,7 @@ export const configurationSchema = z.strictObject({
   harness: z.string().default('mini-swe-agent'),
   model: modelSchema.optional(),
   limits: limitsSchema.prefault({}),
-  resources: resourcesSchema
-    .partial()
-    .optional()
-    .describe('of the task container; win over the task'),
+  resources: someResourcesSchema.optional().describe('of the task container; win over the task'),
   policy: z
     .union([z.string().min(1), policySchema])
     .optional()

@@ -54,7 +54,7 @@ export async function requireTrial(jobsDir: string, id: string): Promise<FoundTr
   throw new RunnerError(
     'trial_unknown',
     'operator',
-    `no trial "${id}" in ${jobsDir}, or it is the beginning of several; \`closedbook ps latest\` shows them`,
+    `no trial in ${jobsDir} has the id ${JSON.stringify(id)}, or only it begins so; \`closedbook ps latest\` shows them`,
   )
 }
 

@@ -31,6 +31,8 @@ export async function listJobs(jobsDir: string): Promise<string[]> {
 export async function findJob(jobsDir: string, text: string): Promise<string> {
   if (text.includes(path.sep)) return path.resolve(text)
   const jobs = await listJobs(jobsDir)
+  if (jobs.length === 0)
+    throw new RunnerError('job_unknown', 'operator', `no job has been run yet in ${jobsDir}`)
   const found = text === 'latest' ? jobs.slice(-1) : jobs.filter((job) => job.startsWith(text))
   const exact = found.find((job) => job === text) ?? (found.length === 1 ? found[0] : undefined)
   if (exact !== undefined) return path.join(jobsDir, exact)

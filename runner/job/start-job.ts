@@ -12,7 +12,7 @@ import { requireHardware } from '../task/hardware.ts'
 import { loadTask } from '../task/load.ts'
 import type { Task } from '../task/task.ts'
 import { packageVersion } from '../version.ts'
-import type { Configuration } from './configuration.ts'
+import { readKey, type Configuration } from './configuration.ts'
 import { planFile } from './layout.ts'
 import { Ledger } from './ledger.ts'
 import {
@@ -99,7 +99,9 @@ async function load(sources: Sources, host: JobHost, runs: number): Promise<Load
   }
   const configurations = await configurationsOf(sources)
   for (const { model } of configurations)
-    if (model?.upstream.kind === 'replay')
+    // read again when a lease is opened; asked for here so that a missing key costs nothing
+    if (model !== null && model.upstream.kind !== 'replay') await readKey(model.upstream.key)
+    else if (model?.upstream.kind === 'replay')
       for (const task of tasks)
         for (let run = 1; run <= runs; run++)
           await recordingPath(model.upstream.recordings, task.name, run)

@@ -58,9 +58,13 @@ export interface RunResult {
   readonly stderr: string
 }
 
-export async function testEngine(): Promise<TestEngine> {
-  const named = process.env['CLOSEDBOOK_TEST_ENGINE'] ?? unixPath(process.env['DOCKER_HOST'])
-  const started = named === undefined ? await startEngine() : undefined
+/** `programs`: a directory that comes first on the PATH of an engine of the test's own; then no other is taken. */
+export async function testEngine(own?: { programs: string }): Promise<TestEngine> {
+  const named =
+    own === undefined
+      ? (process.env['CLOSEDBOOK_TEST_ENGINE'] ?? unixPath(process.env['DOCKER_HOST']))
+      : undefined
+  const started = named === undefined ? await startEngine(own) : undefined
   const socketPath = named ?? (started as StartedEngine).socketPath
   const engine = await DockerEngine.connect({ socketPath })
   const dispose = async (): Promise<void> => {
@@ -150,7 +154,7 @@ interface StartedEngine {
 }
 
 /** Also for the test runner, which starts one engine for all files. */
-export async function startEngine(): Promise<StartedEngine> {
+export async function startEngine(own?: { programs: string }): Promise<StartedEngine> {
   const root = await mkdtemp(join(tmpdir(), 'cb-engine-'))
   const socketPath = join(root, 'docker.sock')
   const child = spawn(
@@ -164,7 +168,13 @@ export async function startEngine(): Promise<StartedEngine> {
       '--iptables=false',
       '--log-level=warn',
     ],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
+    {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: {
+        ...process.env,
+        PATH: [own?.programs, process.env['PATH']].filter((part) => part !== undefined).join(':'),
+      },
+    },
   )
   let log = ''
   child.stderr.on('data', (chunk: Buffer) => {

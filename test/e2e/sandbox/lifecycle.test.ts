@@ -3,8 +3,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { Cgroup } from '../../../daemon/engine/cgroup.ts'
 import { RemoteError } from '../../../daemon/protocol/errors.ts'
 import type { LeaseRequestInput } from '../../../daemon/protocol/lease.ts'
 import { eventLine, SandboxWorld, until } from './setup.ts'
@@ -139,6 +141,23 @@ void t.test('a frozen lease runs nothing more, and its files can still be read',
   t.ok(proof.ok)
   t.ok(proof.canaries.length >= 8)
   await client.closeLease(lease, 'done')
+})
+
+void t.test('a command that is only being started when the freeze comes runs not a moment after it', async (t) => {
+  for (const ms of [0, 5, 10, 20, 40, 60]) {
+    const lease = await world.lease()
+    const running = world.run(lease, ['sh', '-c', 'touch /tmp/ran; exec sleep 60']).then(
+      ({ end: { cause } }) => cause,
+      (error: unknown) => (error as RemoteError).code,
+    )
+    await delay(ms)
+    const started = performance.now()
+    t.match(await client.freeze(lease), { empty: true })
+    t.ok(performance.now() - started < 5000)
+    t.match(await running, /^(killed|lease_wrong_state)$/, `${ms} ms after it was asked for`)
+    t.strictSame(Cgroup.ofPid(await world.pidOf(lease)).pids(), [await world.pidOf(lease)])
+    await client.closeLease(lease, 'done')
+  }
 })
 
 void t.test('a lease that nobody renews is closed when its time is over', async (t) => {

@@ -82,7 +82,7 @@ const bad: readonly (readonly [string, string, RegExp])[] = [
     'harness: codex',
     /c\.yaml: harness "codex" is unknown; use mini-swe-agent, noop, oracle or script:FILE/,
   ],
-  ['a script without a file', 'harness: "script:"', /names no file; write script:FILE/],
+  ['a script without a file', 'harness: "script:"', /names no file; use .*script:FILE/],
   ['a harness of later', 'harness: "command:x"', /is not supported by this version; use/],
   [
     'a script that is not there',
