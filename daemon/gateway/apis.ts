@@ -53,15 +53,16 @@ export const chatApi: ModelApi = {
   fromEvents: chat.fromChunks,
 }
 
-/** What the model made of a conversation in items, by turns: what stands between two inputs is one turn. */
+const madeByModel = new Set<unknown>(['reasoning', 'function_call', 'custom_tool_call'])
+
+/** In a conversation of items, what the model made without an input between is one turn. */
 function turnsOfItems(input: unknown): number {
   let turns = 0
-  let own = false
+  let before = false
   for (const { role, type } of objects(input)) {
-    const made = role === 'assistant' || (type !== 'message' && !String(type ?? '').endsWith('output'))
-    const itsOwn = made && (role === 'assistant' || role === undefined)
-    if (itsOwn && !own) turns += 1
-    own = itsOwn
+    const own = role === 'assistant' || madeByModel.has(type)
+    if (own && !before) turns += 1
+    before = own
   }
   return turns
 }

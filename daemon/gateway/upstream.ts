@@ -4,16 +4,21 @@
  */
 import { ClosedbookError } from '../errors.ts'
 import { faultBlame, type FaultCode } from '../protocol/model-fault.ts'
+import type { ModelApi } from './api.ts'
+import type { Json } from './json.ts'
 
-/** One chat completion that was asked for and allowed. */
+/** One call that was asked for and allowed. */
 export interface Ask {
+  readonly api: ModelApi
+  /** Below the upstream's base URL, with its query. */
+  readonly path: string
   readonly model: string
   readonly assistantTurns: number
   /** As the sandbox sent it, parsed. */
-  readonly body: Record<string, unknown>
+  readonly body: Json
+  /** Of the sandbox's headers, those that policy let through. */
+  readonly headers: Readonly<Record<string, string>>
   readonly stream: boolean
-  /** The sandbox asked for usage in its stream; we always do. */
-  readonly includeUsage: boolean
 }
 
 export type StreamItem =

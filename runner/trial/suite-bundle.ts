@@ -165,7 +165,12 @@ function plant(
   const kindOf = (path: string): string | undefined =>
     path === '.' ? 'directory' : files.get(path)?.kind
   const named = namedPaths(script)
-  const directories = named.filter((path) => kindOf(path) === 'directory')
+  // Where one named directory holds another (`--rootdir /tests /tests/functional`), the inner one is surely collected.
+  const directories = named.filter(
+    (path) =>
+      kindOf(path) === 'directory' &&
+      !named.some((other) => other !== path && (path === '.' || other.startsWith(`${path}/`))),
+  )
   const modules = named.filter((path) => kindOf(path) === 'file' && path.endsWith('.py'))
   const makers = [makeCanary(random), makeCanary(random)]
   while (makers[1]?.test === makers[0]?.test) makers[1] = makeCanary(random)

@@ -104,6 +104,13 @@ const places: readonly (readonly [
     ['deep/er/', 'deep/er/'],
   ],
   [
+    'the inner directory where an option names the one around it',
+    { 'functional/test_m.py': '', 'regression/test_n.py': '' },
+    'pytest -c /dev/null --rootdir=/tests /tests/functional',
+    'junit',
+    ['functional/', 'functional/'],
+  ],
+  [
     "the suite's own directory where nothing is named",
     { 'functional/test_m.py': '' },
     'cd /tests/../tests/functional; python -m pytest',

@@ -1,33 +1,59 @@
 /**
- * A provider with the OpenAI chat completions API. The key lives here and goes nowhere else: nothing of the sandbox's
- * headers is sent on, few of the provider's come back, and should a provider repeat the key in an answer it is blanked.
- * Streams are always asked for their usage, whether the sandbox wants it or not.
+ * A provider of models. The key lives here and goes nowhere else: of the sandbox's headers only those that policy let
+ * through are sent on, few of the provider's come back, and should a provider repeat the key in an answer it is
+ * blanked. A stream must say something within the time limit: a provider that only keeps it alive has stalled.
  */
 import type { Readable } from 'node:stream'
 import { Agent, type Dispatcher } from 'undici'
+import { messagesVersion } from '../../policy/model-messages.ts'
+import { LeaseError } from '../errors.ts'
+import type { ModelApi } from './api.ts'
 import { SseReader } from './sse.ts'
 import { type Answer, type Ask, type StreamItem, type Upstream, UpstreamError } from './upstream.ts'
 
 const maxAnswerBytes = 64 * 1024 * 1024
 
 /** Response headers that may reach the sandbox; organisation, rate, cookie and infrastructure headers may not. */
-const passedHeaders = ['retry-after', 'retry-after-ms', 'x-should-retry', 'x-request-id']
+const passedHeaders = [
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'x-request-id',
+  'request-id',
+]
 
-export class OpenAiUpstream implements Upstream {
+export interface ProviderSpec {
+  readonly kind: ModelApi['kind']
+  readonly baseUrl: string
+  readonly apiKey: string
+}
+
+export class ProviderUpstream implements Upstream {
   readonly host: string
   readonly port: number
+  readonly #kind: ModelApi['kind']
   readonly #origin: string
-  readonly #path: string
+  readonly #base: string
   readonly #key: string
+  readonly #timeoutMs: number
   readonly #agent: Agent
 
-  constructor(spec: { baseUrl: string; apiKey: string }, timeoutMs: number) {
+  /** Throws LeaseError `lease_refused` for a key that can't be sent. */
+  constructor(spec: ProviderSpec, timeoutMs: number) {
+    if (!/^[\x21-\x7e]+$/.test(spec.apiKey))
+      throw new LeaseError(
+        'lease_refused',
+        'operator',
+        'the key of the provider holds a blank, a line break or a character that is not ASCII; give the key alone',
+      )
     const url = new URL(spec.baseUrl)
     this.host = url.hostname
     this.port = url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port)
+    this.#kind = spec.kind
     this.#origin = url.origin
-    this.#path = `${url.pathname.replace(/\/+$/, '')}/chat/completions`
+    this.#base = url.pathname.replace(/\/+$/, '')
     this.#key = spec.apiKey
+    this.#timeoutMs = timeoutMs
     // Keep-alive stays at undici's 4 s: common model servers close idle connections after 5 s, and a call that is
     // sent into a closing connection can't safely be sent again.
     this.#agent = new Agent({
@@ -60,9 +86,8 @@ export class OpenAiUpstream implements Upstream {
         )
       const type = String(response.headers['content-type'] ?? '')
       if (status >= 200 && status < 300 && /^text\/event-stream\b/i.test(type))
-        return { status, headers, events: this.#events(body) }
-      const text = this.#clean(await readAll(body))
-      return { status, headers, body: jsonOrText(text) }
+        return { status, headers, events: this.#events(body, ask.api) }
+      return { status, headers, body: this.#jsonOrText(await readAll(body)) }
     } catch (error) {
       body.on('error', () => {}).destroy()
       throw afterHead(error)
@@ -70,26 +95,20 @@ export class OpenAiUpstream implements Upstream {
   }
 
   async #send(ask: Ask, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    const options = ask.body['stream_options']
-    const body = ask.stream
-      ? {
-          ...ask.body,
-          stream_options: { ...(typeof options === 'object' ? options : {}), include_usage: true },
-        }
-      : ask.body
     try {
       return await this.#agent.request({
         origin: this.#origin,
-        path: this.#path,
+        path: `${this.#base}${ask.path}`,
         method: 'POST',
         headers: {
-          authorization: `Bearer ${this.#key}`,
+          ...ask.headers,
+          ...this.#credentials(),
           'content-type': 'application/json',
           accept: ask.stream ? 'text/event-stream' : 'application/json',
           'accept-encoding': 'identity',
           'user-agent': 'closedbook',
         },
-        body: JSON.stringify(body),
+        body: JSON.stringify(ask.api.outgoing(ask.body)),
         signal,
       })
     } catch (error) {
@@ -97,33 +116,78 @@ export class OpenAiUpstream implements Upstream {
     }
   }
 
+  #credentials(): Record<string, string> {
+    return this.#kind === 'openai'
+      ? { authorization: `Bearer ${this.#key}` }
+      : { 'x-api-key': this.#key, 'anthropic-version': messagesVersion }
+  }
+
   async *#events(
     body: Dispatcher.ResponseData['body'],
+    api: ModelApi,
   ): AsyncGenerator<StreamItem, void, undefined> {
     const reader = new SseReader()
+    const stall = setTimeout(() => body.destroy(stalled()), this.#timeoutMs)
     let done = false
     try {
       for await (const chunk of bounded(body)) {
         for (const item of reader.read(chunk)) {
-          if (item.kind === 'comment') yield item
-          else if (item.data.trim() === '[DONE]') {
-            done = true
-            yield { kind: 'done' }
-            return
-          } else yield { kind: 'payload', payload: parse(this.#clean(item.data)) }
+          if (item.kind === 'comment') {
+            yield item
+            continue
+          }
+          const payload = item.data.trim() === '[DONE]' ? null : this.#parse(item.data)
+          if (!api.isPing(payload)) stall.refresh()
+          done = payload === null || api.isLast(payload)
+          yield payload === null ? { kind: 'done' } : { kind: 'payload', payload }
+          if (done) return
         }
       }
     } catch (error) {
       throw afterHead(error)
     } finally {
-      // After [DONE] only the end of the chunked body is left; reading it keeps the connection for the next call.
+      clearTimeout(stall)
+      // After its last event only the end of the chunked body is left; reading it keeps the connection for the next
+      // call.
       body.on('error', () => {})
       if (done) body.resume()
       else body.destroy()
     }
   }
 
-  #clean(text: string): string {
+  #jsonOrText(text: string): unknown {
+    try {
+      return this.#parsed(text)
+    } catch {
+      return this.#blank(text)
+    }
+  }
+
+  #parse(data: string): unknown {
+    try {
+      return this.#parsed(data)
+    } catch (cause) {
+      const words = 'the provider streamed something that is not JSON'
+      throw new UpstreamError('upstream_invalid', 502, words, { cause })
+    }
+  }
+
+  /** Blanked before it is parsed, and after it where an escape could have hidden the key. */
+  #parsed(text: string): unknown {
+    const value: unknown = JSON.parse(this.#blank(text))
+    return text.includes('\\') ? this.#blankIn(value) : value
+  }
+
+  #blankIn(value: unknown): unknown {
+    if (typeof value === 'string') return this.#blank(value)
+    if (Array.isArray(value)) return value.map((one) => this.#blankIn(one))
+    if (typeof value !== 'object' || value === null) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([key, one]) => [this.#blank(key), this.#blankIn(one)]),
+    )
+  }
+
+  #blank(text: string): string {
     return text.includes(this.#key) ? text.replaceAll(this.#key, '[removed]') : text
   }
 
@@ -131,6 +195,9 @@ export class OpenAiUpstream implements Upstream {
     await this.#agent.destroy()
   }
 }
+
+const stalled = (): UpstreamError =>
+  new UpstreamError('upstream_timeout', 504, 'the provider kept its stream open and said nothing')
 
 async function* bounded(body: Readable): AsyncGenerator<Uint8Array, void, undefined> {
   let total = 0
@@ -148,29 +215,6 @@ async function readAll(body: Readable): Promise<string> {
   const chunks: Uint8Array[] = []
   for await (const chunk of bounded(body)) chunks.push(chunk)
   return Buffer.concat(chunks).toString('utf8')
-}
-
-function jsonOrText(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return text
-  }
-}
-
-function parse(data: string): unknown {
-  try {
-    return JSON.parse(data)
-  } catch (error) {
-    throw new UpstreamError(
-      'upstream_invalid',
-      502,
-      'the provider streamed something that is not JSON',
-      {
-        cause: error,
-      },
-    )
-  }
 }
 
 const codeOf = (error: unknown): string =>
