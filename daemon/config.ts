@@ -70,6 +70,17 @@ export const daemonConfigSchema = z.strictObject({
         .describe('names resolved by this table instead of the resolver (address or address:port)'),
     })
     .prefault({}),
+  audit: z
+    .strictObject({
+      maxBytesPerLease: z
+        .int()
+        .positive()
+        .default(1024 ** 3)
+        .describe(
+          'a sandbox whose audit log would outgrow this is closed, and that is its own doing',
+        ),
+    })
+    .prefault({}),
   gpu: z
     .strictObject({
       lend: z.boolean().default(true).describe('false: no GPU of this host is lent'),
@@ -117,6 +128,34 @@ export const daemonConfigSchema = z.strictObject({
         .array(z.string())
         .default([])
         .describe('names of containers that may have GPUs beside a lease, since they only watch'),
+    })
+    .prefault({}),
+  huggingface: z
+    .strictObject({
+      endpoint: z
+        .url({ protocol: /^https?$/ })
+        .default('https://huggingface.co')
+        .describe('the Hub, or a mirror of it, that pinned model artifacts come from'),
+      tokenFile: z
+        .string()
+        .optional()
+        .describe('file with a read token, sent to the endpoint alone; no sandbox sees it'),
+      fileHosts: z
+        .array(z.string())
+        .default([])
+        .describe(
+          "hosts (host or host:port) that a mirror's redirects may lead to, beside the Hub's published ones",
+        ),
+      cache: z
+        .strictObject({
+          dir: z.string().optional().describe('default: <stateDir>/artifacts'),
+          maxBytes: z
+            .int()
+            .positive()
+            .default(200 * 1024 ** 3)
+            .describe('beyond it, what was used longest ago is dropped'),
+        })
+        .prefault({}),
     })
     .prefault({}),
 })

@@ -13,7 +13,8 @@ import { engineSocketOf, socketOf, type DaemonConfig } from './config.ts'
 import { DockerEngine } from './engine/docker.ts'
 import type { Engine, EngineInfo } from './engine/engine.ts'
 import { egressSettings } from './egress-settings.ts'
-import { HostError, RequestError } from './errors.ts'
+import { HostError } from './errors.ts'
+import { openHuggingFaceParts } from './hugging-face.ts'
 import { GpuPool } from './gpu/pool.ts'
 import { Admission } from './lease/admission.ts'
 import { Bundles } from './lease/bundles.ts'
@@ -21,6 +22,7 @@ import { Journal, writeDurably } from './lease/journal.ts'
 import { Leases } from './lease/leases.ts'
 import { createLogger, type Logger } from './logger.ts'
 import type { HostFacts } from './protocol/lease.ts'
+import { addAuditRoutes } from './server/audit-routes.ts'
 import { addHostRoutes } from './server/host-routes.ts'
 import { addLeaseRoutes } from './server/lease-routes.ts'
 import { Router } from './server/router.ts'
@@ -72,6 +74,7 @@ export class Daemon implements AsyncDisposable {
       }),
     )
     const cpus = engineInfo.cpus * config.capacity.cpuShare
+    const huggingFace = await openHuggingFaceParts(config, undo)
     const leases = undo.use(
       new Leases({
         engine,
@@ -89,6 +92,7 @@ export class Daemon implements AsyncDisposable {
           leases: config.capacity.leases,
         }),
         egress: egressSettings(config),
+        huggingFace,
         defaultDiskBytes: config.diskBytes,
         requireRoom: () => requireRoom(config, engineInfo),
         log,
@@ -105,12 +109,10 @@ export class Daemon implements AsyncDisposable {
     undo.defer(() => clearInterval(sweeping))
     const ended = Promise.withResolvers<void>()
     addLeaseRoutes(router, { leases, directories })
+    addAuditRoutes(router, { leases, journal, directory: directories.audit })
     addHostRoutes(router, {
-      leases,
       engine,
       bundles,
-      leasesOf: (id) => leasesOf(id, journal, directories.audit),
-      auditDirectory: directories.audit,
       gpus,
       facts: () => hostFacts(engineInfo, instance, gpus),
       health: () => ({
@@ -133,18 +135,6 @@ export class Daemon implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#owned.disposeAsync()
   }
-}
-
-/** Ids of the leases that a lease or trial id means. */
-async function leasesOf(id: string, journal: Journal, audit: string): Promise<string[]> {
-  if (/^[a-z0-9]{12,32}$/.test(id) && existsSync(path.join(audit, `${id}.jsonl`))) return [id]
-  const ids = await journal.leasesOfTrial(id)
-  if (ids.length > 0) return ids
-  throw new RequestError(
-    'not_found',
-    'caller',
-    `no lease or trial ${JSON.stringify(id)} has been seen here; \`closedbook lease list\` and \`closedbook ps\` show them`,
-  )
 }
 
 async function connect(socketPath: string): Promise<Engine> {

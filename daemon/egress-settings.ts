@@ -1,18 +1,19 @@
-/** How this daemon's leases resolve names and dial, from its configuration. */
+/** How this daemon's leases resolve names, dial, and record what they do, from its configuration. */
 import type { DaemonConfig } from './config.ts'
+import { aggregateRules } from './egress/audit-aggregate.ts'
 import { dialTcp, systemResolver } from './egress/dial.ts'
 import type { EgressOptions } from './egress/egress.ts'
 import { Gate } from './egress/limits.ts'
 import type { Dial, Resolve } from './egress/route.ts'
 
-export type EgressSettings = Pick<EgressOptions, 'resolve' | 'dial' | 'gate'> & {
+export type EgressSettings = Pick<EgressOptions, 'resolve' | 'dial' | 'gate' | 'auditRules'> & {
   readonly vet?: (address: string) => boolean
 }
 
 /** Tunnels and requests under way in all leases together. */
 const concurrentInAll = 1024
 
-export function egressSettings({ egress }: DaemonConfig): EgressSettings {
+export function egressSettings({ egress, audit }: DaemonConfig): EgressSettings {
   const table = new Map(Object.entries(egress.hosts).map(([host, target]) => [host, parse(target)]))
   const system = systemResolver()
   const resolve: Resolve = async (host, options) => {
@@ -30,6 +31,7 @@ export function egressSettings({ egress }: DaemonConfig): EgressSettings {
     resolve,
     dial,
     gate: new Gate(concurrentInAll),
+    auditRules: { maxBytes: audit.maxBytesPerLease, aggregate: aggregateRules },
     ...(egress.allowPrivateAddresses ? { vet: () => true } : {}),
   }
 }

@@ -54,6 +54,8 @@ export function isRepoId(text: string): boolean {
   )
 }
 
+/** Repositories that hold no model. */
+const otherKinds = new Set(['datasets', 'spaces', 'buckets', 'kernels'])
 const maxTarget = 4096
 const commands = new Set(['revision', 'tree', 'paths-info', 'refs'])
 
@@ -125,8 +127,7 @@ function hubRoute(method: string, parts: readonly string[], query: URLSearchPara
   const git = gitOf(parts, query)
   if (git !== null) return git
   if (first === 'api') return apiRoute(method, parts, query)
-  if (first === 'datasets' || first === 'spaces' || first === 'buckets' || first === 'kernels')
-    return closed(`${first}: only model repositories are served`)
+  if (otherKinds.has(first)) return closed(`${first}: only model repositories are served`)
   if (reservedOwners.has(first.toLowerCase())) return closed(`/${first}`)
   for (const at of [2, 1]) {
     const [verb, revision, ...path] = parts.slice(at)
@@ -151,6 +152,8 @@ function apiRoute(method: string, parts: readonly string[], query: URLSearchPara
   if (kind === 'telemetry') return { kind: 'noise', name: 'telemetry' }
   if (kind === 'whoami-v2' && rest.length === 0) return { kind: 'noise', name: 'whoami' }
   if (kind === 'resolve-cache') return resolveCache(rest)
+  if (otherKinds.has(kind))
+    return { kind: 'closed', what: `${kind}: only model repositories are served`, write }
   if (kind !== 'models') return { kind: 'closed', what: `/api/${kind}`, write }
   if (rest.length === 0) return { kind: 'closed', what: 'the search for models', write }
   const bare = rest.length > 1 && commands.has(rest[1] ?? '')
@@ -174,7 +177,7 @@ function apiRoute(method: string, parts: readonly string[], query: URLSearchPara
   const token = verb.startsWith('xet-')
   return {
     kind: 'closed',
-    what: token ? 'Xet transfers: files are served by /resolve/' : `/api/models/…/${verb}`,
+    what: token ? 'Xet transfers: files are served by /resolve/' : `${verb} of a model`,
     write: write || verb === 'xet-write-token',
   }
 }

@@ -143,7 +143,7 @@ function decideRepo(pins: readonly Pin[], route: RepoRoute): HubDecision {
   if (named.length === 0) {
     const open = pins.slice(0, 4).map(({ entry }) => entry.repo)
     const list = open.length === 0 ? 'none' : [...new Set(open)].join(', ')
-    const more = pins.length > open.length ? ', …' : ''
+    const more = pins.length > open.length ? ', ...' : ''
     return refuse(
       'repo_not_allowed',
       'repos',

@@ -34,7 +34,8 @@ export interface MessagesHeaders {
   readonly betas: readonly string[]
 }
 
-export const messagesVersion = '2023-06-01'
+/** Both speak in the same shapes; the later one takes fewer requests. The first is sent where the sandbox names none. */
+export const messagesVersions = ['2023-06-01', '2026-10-21'] as const
 
 const base64Source = (media: RegExp): Check =>
   shaped(
@@ -250,8 +251,8 @@ const knownBetas = new Set([
 ])
 
 function decideHeaders({ version, betas }: MessagesHeaders): Refusal | null {
-  if (version !== undefined && version !== messagesVersion)
-    return no('body_invalid', 'anthropic-version', `may only be ${messagesVersion}`)
+  if (version !== undefined && !messagesVersions.some((known) => known === version))
+    return no('body_invalid', 'anthropic-version', `may only be ${messagesVersions.join(' or ')}`)
   const strange = betas.find((beta) => !knownBetas.has(beta))
   return strange === undefined
     ? null

@@ -117,6 +117,8 @@ export const resultSchema = z
     usage: z.strictObject({
       inputTokens: count,
       cachedInputTokens: count,
+      /** Part of the input, where a provider bills what it writes to its cache; absent: none. */
+      cacheWriteInputTokens: count.optional(),
       outputTokens: count,
       reasoningTokens: count,
       calls: count,

@@ -8,9 +8,10 @@ import { setMaxListeners } from 'node:events'
 import type { Server, Socket } from 'node:net'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { deny } from '../../policy/decision.ts'
+import { policyHash } from '../../policy/hash.ts'
 import type { Policy } from '../../policy/policy.ts'
 import { isPublic } from '../../policy/address.ts'
-import type { AuditLog } from './audit-log.ts'
+import type { AuditLog, AuditRules } from './audit-log.ts'
 import { destination, record, type EgressContext } from './context.ts'
 import { dialTcp } from './dial.ts'
 import { DnsListener } from './dns.ts'
@@ -37,6 +38,8 @@ export interface EgressListeners {
 export interface EgressOptions {
   readonly policy: Policy
   readonly audit: AuditLog
+  /** What the log goes by beside the policy, which it stamps into each event. */
+  readonly auditRules?: Omit<AuditRules, 'policy'>
   /** Called only for names that policy allows. */
   readonly resolve: Resolve
   readonly dial?: Dial
@@ -63,6 +66,7 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
   const { policy, audit, resolve, dial = dialTcp, vet = isPublic } = options
   const limits: EgressLimits = { ...defaultLimits, ...options.limits }
   const onFault = options.onFault ?? ((): void => undefined)
+  audit.govern({ policy: policyHash(policy), ...options.auditRules })
   const controller = new AbortController()
   const { signal } = controller
   // One listener a tunnel; their number has a limit of its own.

@@ -4,6 +4,7 @@ import { isObject } from '../../policy/model-check.ts'
 import {
   decideCountRequest,
   decideMessagesRequest,
+  messagesVersions,
   type MessagesHeaders,
 } from '../../policy/model-messages.ts'
 import { decideModelRequest } from '../../policy/model-request.ts'
@@ -103,9 +104,12 @@ function headersOf(headers: IncomingHttpHeaders): MessagesHeaders {
   }
 }
 
-function betasOf(headers: IncomingHttpHeaders): Readonly<Record<string, string>> {
-  const { betas } = headersOf(headers)
-  return betas.length === 0 ? {} : { 'anthropic-beta': betas.join(',') }
+function passedHeaders(headers: IncomingHttpHeaders): Readonly<Record<string, string>> {
+  const { version = messagesVersions[0], betas } = headersOf(headers)
+  return {
+    'anthropic-version': version,
+    ...(betas.length > 0 && { 'anthropic-beta': betas.join(',') }),
+  }
 }
 
 export const messagesApi: ModelApi = {
@@ -117,7 +121,7 @@ export const messagesApi: ModelApi = {
   named: true,
   decide: (spec, body, headers) => decideMessagesRequest(spec, body, headersOf(headers)),
   outgoing: (body) => body,
-  headers: betasOf,
+  headers: passedHeaders,
   assistantTurns: ({ messages: list }) => assistantMessages(list),
   outputLimit: ({ max_tokens: most }) => count(most),
   hides: never,

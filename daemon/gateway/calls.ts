@@ -1,19 +1,19 @@
 /**
- * The chat completions of one lease, each from the request to its record: read, decide, admit within the budget,
- * audit, relay, meter, record. Every call that was admitted ends in the meter exactly once, whatever happens.
+ * The model calls of one lease, each from the request to its record: read, decide, admit within the budget, audit,
+ * relay, meter, record. Every call that was admitted ends in the meter exactly once, whatever happens.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { AuditRecord } from '../../policy/audit-event.ts'
 import type { Reason } from '../../policy/decision.ts'
 import { isObject } from '../../policy/model-check.ts'
-import { decideModelRequest } from '../../policy/model-request.ts'
 import { printable } from '../../policy/printable.ts'
 import type { LeaseEvent } from '../protocol/lease.ts'
 import { noTokens } from '../protocol/model-cost.ts'
-import { sayingsOf } from './chat-shape.ts'
+import type { ModelApi } from './api.ts'
 import type { ExchangeLog } from './exchange-log.ts'
-import type { Meter } from './meter.ts'
-import { type Fault, type Outcome, reasonOf, relay } from './relay.ts'
+import type { Claim, Meter } from './meter.ts'
+import { reasonOf } from './problem.ts'
+import { type Fault, type Outcome, relay } from './relay.ts'
 import { errorBody, Reply } from './reply.ts'
 import { BodyReader, parseBody, type Read } from './request-body.ts'
 import { type Answer, type Ask, type Upstream, UpstreamError } from './upstream.ts'
@@ -45,6 +45,8 @@ export interface CallsOptions {
 
 /** One request on its way: where its answer goes and what the audit says of it. */
 interface Visit {
+  readonly api: ModelApi
+  readonly request: IncomingMessage
   readonly reply: Reply
   readonly connection: number
   detail: string
@@ -61,9 +63,11 @@ export class Calls {
   }
 
   /** Never rejects. */
-  async serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async serve(api: ModelApi, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const visit = {
-      reply: new Reply(response),
+      api,
+      request,
+      reply: new Reply(response, { named: api.named }),
       connection: this.#options.audit.nextConnection(),
       detail: `${request.method} ${request.url}`,
     }
@@ -74,7 +78,7 @@ export class Calls {
       if (this.#options.signal.aborted) this.#refuseShut(visit)
       else if (this.#atOnce > maxCallsAtOnce)
         this.#refuse(visit, 429, 'limit_conns', `more than ${maxCallsAtOnce} calls at once`)
-      else await this.#read(request, visit, gone.signal)
+      else await this.#read(visit, gone.signal)
     } catch {
       // The audit or our own code failed: closed, with nothing said of why.
       if (!visit.reply.started)
@@ -90,8 +94,8 @@ export class Calls {
     }
   }
 
-  async #read(request: IncomingMessage, visit: Visit, gone: AbortSignal): Promise<void> {
-    const body = await this.#bodies.read(request, { timeoutMs: bodyTimeoutMs })
+  async #read(visit: Visit, gone: AbortSignal): Promise<void> {
+    const body = await this.#bodies.read(visit.request, { timeoutMs: bodyTimeoutMs })
     if (!body.ok) return this.#refuse(visit, 404, body.reason, body.message)
     try {
       const ask = this.#decide(parseBody(body.value), visit)
@@ -109,25 +113,30 @@ export class Calls {
     const body = parsed.value
     if (isObject(body))
       visit.detail += ` model=${JSON.stringify(body['model'] ?? null).slice(0, 120)}`
-    const decision = decideModelRequest({ model: this.#options.model }, body)
+    const { api, request } = visit
+    const decision = api.decide({ model: this.#options.model }, body, request.headers)
     if (decision.action === 'deny' || !isObject(body)) {
       this.#refuse(visit, 404, decision.reason, decision.message)
       return null
     }
-    const { messages, stream_options: options } = body
+    const { url = '' } = request
     return {
+      api,
+      path: `${api.path}${url.includes('?') ? url.slice(url.indexOf('?')) : ''}`,
       model: this.#options.model,
       body,
+      headers: api.headers(request.headers),
       stream: body['stream'] === true,
-      includeUsage: isObject(options) && options['include_usage'] === true,
-      assistantTurns: Array.isArray(messages)
-        ? messages.filter((one) => isObject(one) && one['role'] === 'assistant').length
-        : 0,
+      assistantTurns: api.assistantTurns(body),
     }
   }
 
   async #admit(ask: Ask, visit: Visit, bytesUp: number, gone: AbortSignal): Promise<void> {
-    const admission = await this.#options.meter.admit({ signal: gone })
+    const { api, body } = ask
+    const admission = await this.#options.meter.admit(
+      { inputTokens: bytesUp, outputTokens: api.outputLimit(body), free: api.free },
+      { signal: gone },
+    )
     switch (admission.kind) {
       case 'gone':
         return
@@ -136,19 +145,19 @@ export class Calls {
       case 'spent':
         return this.#refuse(visit, 401, 'budget_spent', `the budget is spent: ${admission.words}`)
       case 'started':
-        return this.#start(ask, visit, bytesUp)
+        return this.#start(ask, visit, bytesUp, admission.claim)
     }
   }
 
   /** The meter counts this call as running: it must be told the end. */
-  async #start(ask: Ask, visit: Visit, bytesUp: number): Promise<void> {
+  async #start(ask: Ask, visit: Visit, bytesUp: number, claim: Claim): Promise<void> {
     let start: (options: { signal: AbortSignal }) => Promise<Answer>
     try {
       if (this.#options.log?.failure) throw new Error('exchanges can no longer be recorded')
       start = this.#options.upstream.prepare(ask)
       this.#audit(visit, 'allow', 'allowed_gateway', visit.detail)
     } catch (error) {
-      this.#options.meter.failed(faultOf(error))
+      this.#options.meter.failed(claim, faultOf(error))
       if (!(error instanceof UpstreamError)) throw error
       const reason = reasonOf(error.code)
       this.#audit(visit, 'deny', reason, `${visit.detail}: ${error.message}`)
@@ -169,12 +178,12 @@ export class Calls {
       tookMs = Math.round((performance.now() - from) * 10) / 10
       this.#record(n, ask, outcome, tookMs)
     } catch (error) {
-      this.#options.meter.failed(faultOf(error))
+      this.#options.meter.failed(claim, faultOf(error))
       throw error
     }
-    if (outcome.tokens === null) this.#options.meter.failed(outcome.fault)
-    else this.#options.meter.answered(outcome.tokens)
-    this.#tell(n, outcome, tookMs)
+    if (outcome.tokens === null) this.#options.meter.failed(claim, outcome.fault)
+    else this.#options.meter.answered(claim, outcome.tokens)
+    if (!ask.api.free) this.#tell(n, ask.api, outcome, tookMs)
     this.#options.audit.append({
       kind: 'close',
       protocol: 'model',
@@ -189,12 +198,12 @@ export class Calls {
   }
 
   #record(n: number, ask: Ask, { response }: Outcome, latencyMs: number): void {
-    const { model, assistantTurns, body } = ask
+    const { api, model, assistantTurns, body } = ask
     const request = { model, assistantTurns, body }
-    this.#options.log?.append({ v: 1, n, api: 'openai.chat', request, response, latencyMs })
+    this.#options.log?.append({ v: 1, n, api: api.name, request, response, latencyMs })
   }
 
-  #tell(n: number, { status, tokens, completion }: Outcome, latencyMs: number): void {
+  #tell(n: number, api: ModelApi, { status, tokens, answer }: Outcome, latencyMs: number): void {
     const used = tokens ?? noTokens
     this.#options.onCall({
       type: 'model.call',
@@ -203,7 +212,7 @@ export class Calls {
       ...used,
       costUsd: this.#options.meter.costOf(used),
       latencyMs,
-      ...sayingsOf(completion),
+      ...(answer === null ? { text: '', commands: [] } : api.sayingsOf(answer)),
     })
   }
 

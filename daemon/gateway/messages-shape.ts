@@ -60,7 +60,7 @@ export const isPing = (payload: unknown): boolean => isObject(payload) && payloa
 
 /** The plain form of a stream; null where it has no end. What it used counts only if the stream said so at its end. */
 export function fromEvents(events: readonly unknown[]): Json | null {
-  let message: Json | null = null
+  let message: Json = {}
   let told = false
   const blocks = new Map<unknown, Block>()
   for (const event of objects(events))
@@ -75,7 +75,6 @@ export function fromEvents(events: readonly unknown[]): Json | null {
         blocks.get(event['index'])?.add(objectOr(event['delta']))
         break
       case 'message_delta': {
-        if (message === null) break
         const usage = withoutNulls(objectOr(event['usage']))
         told ||= usage['output_tokens'] !== undefined
         const before = objectOr(message['usage'])
@@ -83,7 +82,7 @@ export function fromEvents(events: readonly unknown[]): Json | null {
         break
       }
     }
-  if (message === null || !events.some(isLast)) return null
+  if (!events.some(isLast)) return null
   const content = [...blocks.values()].map((block) => block.whole())
   const { usage, ...rest } = message
   const whole = { ...rest, content, ...(told ? { usage } : {}) }
@@ -92,6 +91,8 @@ export function fromEvents(events: readonly unknown[]): Json | null {
 
 const withoutNulls = (object: Json): Json =>
   Object.fromEntries(Object.entries(object).filter(([, value]) => value !== null))
+
+const textOr = (value: unknown): string => (typeof value === 'string' ? value : '')
 
 class Block {
   readonly #block: Json
@@ -110,7 +111,7 @@ class Block {
       case 'signature_delta':
         return this.#append('signature', delta['signature'])
       case 'input_json_delta':
-        this.#input += String(delta['partial_json'] ?? '')
+        this.#input += textOr(delta['partial_json'])
         return
       case 'citations_delta':
         this.#block['citations'] = [...objects(this.#block['citations']), delta['citation']]
@@ -118,7 +119,7 @@ class Block {
   }
 
   #append(key: string, more: unknown): void {
-    this.#block[key] = `${String(this.#block[key] ?? '')}${String(more ?? '')}`
+    this.#block[key] = textOr(this.#block[key]) + textOr(more)
   }
 
   whole(): Json {

@@ -1,35 +1,55 @@
 /**
- * What a lease's model calls used and what they may use. Limits are checked before each call: a call that starts
- * within its budget is finished and paid for, so a budget can be overrun by one call and no more. For that, calls
- * wait their turn where a budget is set: one at a time for tokens and dollars, which only the answer tells; for a
- * number of calls, as many at once as are left.
+ * What a lease's model calls used and what they may use. A call reserves what it may take at most (the bytes of its
+ * request as input, the output limit that it names) and starts when that fits beside what is used and what the running
+ * calls hold; its answer settles the difference. A call that doesn't fit, or names no limit, waits until it is alone:
+ * it starts as long as anything is left, and is finished and paid for. So a budget can be overrun by one call and no
+ * more, and calls that are well within it run side by side.
  */
 import type { ModelGatewaySpec, Usage } from '../protocol/lease.ts'
 import { addTokens, costOf, noTokens, type Tokens } from '../protocol/model-cost.ts'
 import type { Fault } from './relay.ts'
 
-/** Whether a call may start; `spent` says of what, for people. */
+/** What a call may take. */
+export interface Claim {
+  readonly inputTokens: number
+  /** null: the call doesn't say. */
+  readonly outputTokens: number | null
+  /** Takes nothing of the budget, whatever it says: counting tokens. */
+  readonly free: boolean
+}
+
+/** Whether a call may start; `spent` says of what, for people. Who holds a claim must tell its end. */
 export type Admission =
-  | { readonly kind: 'started' }
+  | { readonly kind: 'started'; readonly claim: Claim }
   | { readonly kind: 'spent'; readonly words: string }
   | { readonly kind: 'shut' }
   | { readonly kind: 'gone' }
 
 interface Waiter {
+  readonly claim: Claim
   readonly settle: (admission: Admission) => void
 }
+
+interface Amounts {
+  readonly calls: number
+  readonly outputTokens: number
+  readonly totalTokens: number
+  readonly costUsd: number
+}
+
+const budgetKeys = ['calls', 'outputTokens', 'totalTokens', 'costUsd'] as const
 
 export class Meter {
   readonly #price: ModelGatewaySpec['price']
   readonly #budget: ModelGatewaySpec['budget']
   readonly #waiting = new Set<Waiter>()
+  readonly #held = new Set<Claim>()
   #tokens: Tokens = noTokens
   #calls = 0
   #refused = 0
   #failed = 0
   #fault: Fault | null = null
   #budgetSpent = false
-  #running = 0
   #shut = false
   readonly #idle = Promise.withResolvers<void>()
 
@@ -55,9 +75,10 @@ export class Meter {
   }
 
   /** Resolves when the call may start or is refused; `signal` is the client's patience. */
-  async admit({ signal }: { signal: AbortSignal }): Promise<Admission> {
+  async admit(claim: Claim, { signal }: { signal: AbortSignal }): Promise<Admission> {
     const { promise, resolve } = Promise.withResolvers<Admission>()
-    const waiter: Waiter = { settle: resolve }
+    // An object of its own for each call, since claims are told apart by identity.
+    const waiter: Waiter = { claim: { ...claim }, settle: resolve }
     const leave = (): void => {
       if (this.#waiting.delete(waiter)) resolve({ kind: 'gone' })
     }
@@ -70,19 +91,21 @@ export class Meter {
     return admission
   }
 
-  /** Ends a started call that was answered. */
-  answered(tokens: Tokens): void {
-    this.#tokens = addTokens(this.#tokens, tokens)
-    this.#calls += 1
-    this.#fault = null
-    this.#end()
+  /** Ends a call that was answered. */
+  answered(claim: Claim, tokens: Tokens): void {
+    if (!claim.free) {
+      this.#tokens = addTokens(this.#tokens, tokens)
+      this.#calls += 1
+      this.#fault = null
+    }
+    this.#end(claim)
   }
 
-  /** Ends a started call that got no good answer. */
-  failed(fault: Fault | null): void {
+  /** Ends a call that got no good answer. */
+  failed(claim: Claim, fault: Fault | null): void {
     this.#failed += 1
     if (fault !== null) this.#fault = fault
-    this.#end()
+    this.#end(claim)
   }
 
   /** The gateway itself can't go on. */
@@ -98,52 +121,83 @@ export class Meter {
   async shut(): Promise<void> {
     this.#shut = true
     this.#pump()
-    if (this.#running > 0) await this.#idle.promise
+    if (this.#held.size > 0) await this.#idle.promise
   }
 
   costOf(tokens: Tokens): number {
     return costOf(tokens, this.#price)
   }
 
-  #end(): void {
-    this.#running -= 1
-    if (this.#shut && this.#running === 0) this.#idle.resolve()
+  #end(claim: Claim): void {
+    this.#held.delete(claim)
+    if (this.#shut && this.#held.size === 0) this.#idle.resolve()
     this.#pump()
   }
 
+  /** In the order in which they came, but for free calls, which wait for nobody. */
   #pump(): void {
+    let stuck = false
     for (const waiter of this.#waiting) {
-      const admission = this.#next()
-      if (admission === null) return
+      const admission = this.#next(waiter.claim, stuck)
+      if (admission === null) {
+        stuck = true
+        continue
+      }
       this.#waiting.delete(waiter)
-      if (admission.kind === 'started') this.#running += 1
+      if (admission.kind === 'started') this.#held.add(admission.claim)
       if (admission.kind === 'spent') this.#budgetSpent = true
       waiter.settle(admission)
     }
   }
 
-  #next(): Admission | null {
+  #next(claim: Claim, stuck: boolean): Admission | null {
     if (this.#shut) return { kind: 'shut' }
     const words = this.#spent()
     if (words !== null) return { kind: 'spent', words }
-    return this.#running < this.#slots() ? { kind: 'started' } : null
+    return claim.free || (!stuck && this.#fits(claim)) ? { kind: 'started', claim } : null
   }
 
-  #slots(): number {
-    const { calls, outputTokens, totalTokens, costUsd } = this.#budget
-    if (outputTokens !== undefined || totalTokens !== undefined || costUsd !== undefined) return 1
-    return calls === undefined ? Infinity : calls - this.#calls
+  #fits(claim: Claim): boolean {
+    const held = [...this.#held].filter(({ free }) => !free)
+    if (held.length === 0) return true
+    const used = this.#used()
+    const claims = [...held, claim].map((one) => this.#atMost(one))
+    return budgetKeys.every((key) => {
+      const limit = this.#budget[key]
+      return limit === undefined || claims.reduce((sum, one) => sum + one[key], used[key]) <= limit
+    })
   }
 
-  #spent(): string | null {
+  #atMost({ inputTokens, outputTokens }: Claim): Amounts {
+    const { inputPerMillionUsd: input, cacheWriteInputPerMillionUsd: written = input } = this.#price
+    const output = outputTokens ?? Infinity
+    return {
+      calls: 1,
+      outputTokens: output,
+      totalTokens: inputTokens + output,
+      costUsd:
+        outputTokens === null
+          ? Infinity
+          : costOf(
+              { inputTokens, cachedInputTokens: 0, outputTokens },
+              { ...this.#price, inputPerMillionUsd: Math.max(input, written) },
+            ),
+    }
+  }
+
+  #used(): Amounts {
     const { inputTokens, outputTokens } = this.#tokens
-    const used = {
+    return {
       calls: this.#calls,
       outputTokens,
       totalTokens: inputTokens + outputTokens,
       costUsd: costOf(this.#tokens, this.#price),
     }
-    for (const key of ['calls', 'outputTokens', 'totalTokens', 'costUsd'] as const) {
+  }
+
+  #spent(): string | null {
+    const used = this.#used()
+    for (const key of budgetKeys) {
       const limit = this.#budget[key]
       if (limit !== undefined && used[key] >= limit) return `${used[key]} of ${limit} ${key}`
     }

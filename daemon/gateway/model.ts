@@ -3,7 +3,9 @@
  * model. Every request is decided, written to the audit, then obeyed; what was used is metered from the provider's
  * own figures. The listener is the identity of the lease, so what the sandbox sends as a key means nothing.
  *
- * Statuses of refusals follow what OpenAI clients do with them (mini-SWE-agent over litellm, measured): 401 and 404
+ * An upstream serves the APIs of its kind; a recording those that it holds.
+ *
+ * Statuses of refusals follow what clients do with them (openai, anthropic, mini-SWE-agent over litellm: measured): 401 and 404
  * end a run at once, while 400, 402, 403, 413, 422, 429 and 5xx are asked again for minutes. So a spent budget and a
  * shut gateway are 401, and a request that policy refuses, which would be refused again, is 404. Paths that no client
  * of this API uses are 403. Provider faults keep the provider's status, since those are worth asking again.
@@ -17,10 +19,12 @@ import { LeaseError } from '../errors.ts'
 import type { ModelGatewaySpec, Usage } from '../protocol/lease.ts'
 import type { RecordedCall } from '../protocol/recording.ts'
 import { printable } from '../../policy/printable.ts'
+import type { ModelApi } from './api.ts'
+import { modelApis } from './apis.ts'
 import { Calls, type GatewayAudit, type ModelCallEvent } from './calls.ts'
 import { ExchangeLog } from './exchange-log.ts'
 import { Meter } from './meter.ts'
-import { OpenAiUpstream } from './openai.ts'
+import { ProviderUpstream } from './provider.ts'
 import { ReplayUpstream } from './replay.ts'
 import { Reply } from './reply.ts'
 import type { Upstream } from './upstream.ts'
@@ -38,8 +42,8 @@ export interface ModelGatewayDeps {
   readonly signal: AbortSignal
 }
 
-const chatPaths = new Set(['/v1/chat/completions', '/chat/completions'])
-const modelsPaths = new Set(['/v1/models', '/models'])
+/** A query changes nothing of what is answered here, so it may be there: clients page through models. */
+const modelsPath = /^(?:\/v1)?\/models(?:\/(?<id>[^?]+))?(?:\?.*)?$/
 const maxConnections = 64
 
 export class ModelGateway implements AsyncDisposable {
@@ -49,6 +53,7 @@ export class ModelGateway implements AsyncDisposable {
   readonly #log: ExchangeLog | null
   readonly #meter: Meter
   readonly #calls: Calls
+  readonly #apis: readonly ModelApi[]
   readonly #http: http.Server
   readonly #sockets = new Set<Duplex>()
   readonly #stop = new AbortController()
@@ -72,6 +77,7 @@ export class ModelGateway implements AsyncDisposable {
     this.#upstream = upstream
     this.#log = log
     this.#meter = new Meter(spec)
+    this.#apis = modelApis.filter(({ kind }) => ['replay', kind].includes(spec.upstream.kind))
     this.#calls = new Calls({
       model: spec.model,
       upstream,
@@ -137,36 +143,57 @@ export class ModelGateway implements AsyncDisposable {
 
   readonly #serve = (request: http.IncomingMessage, response: http.ServerResponse): void => {
     const { method = '', url = '' } = request
-    if (method === 'POST' && chatPaths.has(url)) {
-      void this.#calls.serve(request, response)
+    const api = method === 'POST' ? this.#apis.find(({ paths }) => paths.has(url)) : undefined
+    if (api !== undefined) {
+      void this.#calls.serve(api, request, response)
       return
     }
     const reply = new Reply(response)
     const detail = `${method} ${url.slice(0, 500)}`
+    const models = method === 'GET' ? modelsPath.exec(url) : null
     try {
       if (method === 'GET' && url === '/closedbook/ping') {
         // Answered when shut as well: it says that the listener is there, not that a model may be asked.
         this.#audit('allow', 'allowed_gateway', detail)
         reply.json(200, { gateway: this.#stop.signal.aborted ? 'shut' : 'open' })
-      } else if (method !== 'GET' || !modelsPaths.has(url)) {
+      } else if (models === null) {
         this.#audit('deny', 'path_denied', detail)
-        reply.refuse(
-          403,
-          'path_denied',
-          `${detail} is not served here; use POST /v1/chat/completions`,
-        )
+        const paths = this.#apis.map(({ paths: [path] }) => path).join(', ')
+        reply.refuse(403, 'path_denied', `${detail} is not served here; POST goes to ${paths}`)
       } else if (this.#stop.signal.aborted) {
         this.#audit('deny', 'gateway_shut', detail)
         reply.refuse(401, 'gateway_shut', 'the agent phase is over')
-      } else {
-        this.#audit('allow', 'allowed_gateway', detail)
-        const model = { id: this.#spec.model, object: 'model', created: 0, owned_by: 'closedbook' }
-        reply.json(200, { object: 'list', data: [model] })
-      }
+      } else this.#models(models.groups?.['id'], detail, reply)
     } catch {
       // The audit can't be written: nothing is allowed then, not even this.
       reply.refuse(500, 'internal_error', 'the gateway failed')
     }
+  }
+
+  /** The one model, in a form that clients of either provider read. */
+  #models(id: string | undefined, detail: string, reply: Reply): void {
+    const { model } = this.#spec
+    if (id !== undefined && id !== model && id !== encodeURIComponent(model)) {
+      this.#audit('deny', 'model_denied', detail)
+      reply.refuse(404, 'model_denied', `only the model ${JSON.stringify(model)} may be asked`)
+      return
+    }
+    this.#audit('allow', 'allowed_gateway', detail)
+    const one = {
+      id: model,
+      object: 'model',
+      created: 0,
+      owned_by: 'closedbook',
+      type: 'model',
+      display_name: model,
+      created_at: '1970-01-01T00:00:00Z',
+    }
+    reply.json(
+      200,
+      id === undefined
+        ? { object: 'list', data: [one], has_more: false, first_id: model, last_id: model }
+        : one,
+    )
   }
 
   readonly #malformed = (error: Error, socket: Duplex): void => {
@@ -211,5 +238,5 @@ function upstreamOf(spec: ModelGatewaySpec, deps: ModelGatewayDeps): Upstream {
       'operator',
       `the model ${JSON.stringify(spec.model)} answers from a search of the web; name one that does not`,
     )
-  return new OpenAiUpstream(spec.upstream, spec.upstreamTimeoutMs)
+  return new ProviderUpstream(spec.upstream, spec.upstreamTimeoutMs)
 }

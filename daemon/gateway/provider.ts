@@ -5,13 +5,15 @@
  */
 import type { Readable } from 'node:stream'
 import { Agent, type Dispatcher } from 'undici'
-import { messagesVersion } from '../../policy/model-messages.ts'
 import { LeaseError } from '../errors.ts'
 import type { ModelApi } from './api.ts'
 import { SseReader } from './sse.ts'
 import { type Answer, type Ask, type StreamItem, type Upstream, UpstreamError } from './upstream.ts'
 
 const maxAnswerBytes = 64 * 1024 * 1024
+
+/** What is shorter stands in for a key at servers that need none (`EMPTY`), and is a word in any answer. */
+const minSecretLength = 12
 
 /** Response headers that may reach the sandbox; organisation, rate, cookie and infrastructure headers may not. */
 const passedHeaders = [
@@ -119,7 +121,7 @@ export class ProviderUpstream implements Upstream {
   #credentials(): Record<string, string> {
     return this.#kind === 'openai'
       ? { authorization: `Bearer ${this.#key}` }
-      : { 'x-api-key': this.#key, 'anthropic-version': messagesVersion }
+      : { 'x-api-key': this.#key }
   }
 
   async *#events(
@@ -136,10 +138,15 @@ export class ProviderUpstream implements Upstream {
             yield item
             continue
           }
-          const payload = item.data.trim() === '[DONE]' ? null : this.#parse(item.data)
+          if (item.data.trim() === '[DONE]') {
+            done = true
+            yield { kind: 'done' }
+            return
+          }
+          const payload = this.#parse(item.data)
           if (!api.isPing(payload)) stall.refresh()
-          done = payload === null || api.isLast(payload)
-          yield payload === null ? { kind: 'done' } : { kind: 'payload', payload }
+          done = api.isLast(payload)
+          yield { kind: 'payload', payload }
           if (done) return
         }
       }
@@ -188,6 +195,7 @@ export class ProviderUpstream implements Upstream {
   }
 
   #blank(text: string): string {
+    if (this.#key.length < minSecretLength) return text
     return text.includes(this.#key) ? text.replaceAll(this.#key, '[removed]') : text
   }
 

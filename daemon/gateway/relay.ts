@@ -6,20 +6,21 @@
  * What is recorded is what the upstream said before it was fitted to this sandbox's request (plain or streamed, with
  * or without the usage chunk), or our own error where it said nothing; so serving the record gives the same bytes.
  */
-import type { Reason } from '../../policy/decision.ts'
 import { isObject } from '../../policy/model-check.ts'
 import type { Tokens } from '../protocol/model-cost.ts'
-import { faultBlame, type FaultCode } from '../protocol/model-fault.ts'
+import type { FaultCode } from '../protocol/model-fault.ts'
 import type { RecordedCall } from '../protocol/recording.ts'
+import type { Json } from './json.ts'
 import {
-  finishes,
-  fromChunks,
-  isCompletion,
-  isUsageChunk,
-  toChunks,
-  tokensOf,
-} from './chat-shape.ts'
-import { errorBody, errorOf, type Reply } from './reply.ts'
+  failedIn,
+  messageIn,
+  problem,
+  problemOf,
+  reasonOf,
+  refusedBy,
+  type Problem,
+} from './problem.ts'
+import type { Reply } from './reply.ts'
 import { type Answer, type Ask, UpstreamError } from './upstream.ts'
 
 export interface Fault {
@@ -36,7 +37,7 @@ export interface Outcome {
   /** null for a good answer, for one the sandbox itself spoiled, and for one that `shut` cut off. */
   readonly fault: Fault | null
   /** The good answer in its plain form. */
-  readonly completion: Record<string, unknown> | null
+  readonly answer: Json | null
   readonly response: RecordedCall['response']
 }
 
@@ -61,80 +62,89 @@ export async function relay(
     return fail(reply, problemOf(error, options.signal))
   }
   if ('events' in answer) return relayStream(answer, ask, reply, options)
-  if (answer.status < 200 || answer.status > 299) return relayError(answer, reply, options)
-  return relayBody(answer, ask, reply)
+  const { status, headers, body } = answer
+  if (status < 200 || status > 299)
+    return fail(reply, refusedBy(status, body, options.answeredBefore), headers)
+  return relayBody(answer, ask, reply, options)
 }
 
 type Plain = Extract<Answer, { body: unknown }>
 type Streamed = Extract<Answer, { events: unknown }>
 
-function relayBody(answer: Plain, ask: Ask, reply: Reply): Outcome {
+function relayBody(answer: Plain, ask: Ask, reply: Reply, options: RelayOptions): Outcome {
   const { status, headers, body } = answer
-  const response = { status, headers, body }
-  if (!isCompletion(body)) return { ...fail(reply, problem(notACompletion(body))), response }
-  const tokens = tokensOf(body['usage'])
-  if (tokens === null) return { ...fail(reply, problem(usageMissing())), response }
+  const judged = judge(body, ask, options)
+  if ('problem' in judged)
+    return { ...fail(reply, judged.problem), response: { status, headers, body } }
   if (ask.stream) {
-    for (const chunk of toChunks(body))
-      if (ask.includeUsage || !isUsageChunk(chunk)) reply.event(chunk, headers)
+    for (const payload of ask.api.toEvents(judged.answer))
+      if (!ask.api.hides(payload, ask.body)) reply.event(payload, headers)
     reply.endStream({ whole: true })
-  } else reply.json(200, body, headers)
-  return { status: 200, tokens, fault: null, completion: body, response }
+  } else reply.json(200, judged.answer, headers)
+  return { status: 200, ...judged, fault: null, response: { status, headers, body } }
 }
 
 async function relayStream(
-  answer: Streamed,
+  { status, headers, events: items }: Streamed,
   ask: Ask,
   reply: Reply,
-  { signal }: RelayOptions,
+  options: RelayOptions,
 ): Promise<Outcome> {
-  const { status, headers } = answer
+  const { api } = ask
   const events: unknown[] = []
   const response = { status, headers, events }
-  let tokens: Tokens | null = null
   let ended = false
+  let last: unknown = null
+  let why: Problem | null = null
   try {
-    for await (const item of answer.events) {
+    for await (const item of items) {
       if (item.kind === 'comment') reply.comment()
       else if (item.kind === 'done') ended = true
       else {
         const { payload } = item
-        if (isObject(payload) && isObject(payload['error'])) throw notACompletion(payload)
+        why = failedIn(payload, options.answeredBefore) ?? strayed(payload, ask)
+        if (why !== null) break
         events.push(payload)
-        if (isObject(payload) && isObject(payload['usage'])) tokens = tokensOf(payload['usage'])
-        ended ||= finishes(payload)
-        if (ask.stream && (ask.includeUsage || !isUsageChunk(payload)))
-          reply.event(payload, headers)
+        ended ||= api.ends(payload)
+        // The last event says that all is well, so it waits until that is known.
+        if (api.isLast(payload)) last = payload
+        else if (ask.stream && !api.hides(payload, ask.body)) reply.event(payload, headers)
       }
     }
-    if (!ended) throw new UpstreamError('upstream_broken', 502, 'the stream stopped before its end')
-    if (tokens === null) throw usageMissing()
-    const completion = fromChunks(events)
-    if (completion === null) throw notACompletion(null)
-    if (ask.stream) reply.endStream({ whole: true })
-    else reply.json(200, completion, headers)
-    return { status: 200, tokens, fault: null, completion, response }
   } catch (error) {
-    const why = problemOf(error, signal)
-    events.push(why.body)
-    return { ...fail(reply, why), response }
+    why = problemOf(error, options.signal)
   }
+  if (why === null && !ended) why = problem(brokenOff())
+  const judged = why === null ? judge(api.fromEvents(events), ask, options) : { problem: why }
+  if ('problem' in judged) {
+    events.push(judged.problem.body)
+    return { ...fail(reply, judged.problem), response }
+  }
+  if (ask.stream) {
+    if (last !== null) reply.event(last, headers)
+    reply.endStream({ whole: true })
+  } else reply.json(200, judged.answer, headers)
+  return { status: 200, ...judged, fault: null, response }
 }
 
-/** The provider said no. Its status and words go on; a redirect, which we never follow, does not. */
-function relayError(answer: Plain, reply: Reply, { answeredBefore }: RelayOptions): Outcome {
-  const code = codeIn(answer.body) ?? faultOfStatus(answer.status, answer.body, answeredBefore)
-  const status = answer.status >= 400 ? answer.status : 502
-  const body = errorOf(answer.body, answer.status, code ?? 'request_rejected')
-  return fail(reply, { code, status, body }, answer.headers)
+/** An answer that says what it used and was made by the model alone, or what is wrong with it. */
+function judge(
+  body: unknown,
+  ask: Ask,
+  { answeredBefore }: RelayOptions,
+): { answer: Json; tokens: Tokens } | { problem: Problem } {
+  const failed = failedIn(body, answeredBefore) ?? strayed(body, ask)
+  if (failed !== null) return { problem: failed }
+  if (!ask.api.isAnswer(body)) return { problem: problem(noAnswer()) }
+  const tokens = ask.api.tokensOf(body)
+  return tokens === null ? { problem: problem(usageMissing()) } : { answer: body, tokens }
 }
 
-/** What is told to the sandbox in place of an answer; `code` is null where no upstream is at fault. */
-interface Problem {
-  readonly code: FaultCode | null
-  readonly status: number
-  readonly body: object
-  readonly reason?: Reason
+function strayed(payload: unknown, { api }: Ask): Problem | null {
+  const found = isObject(payload) ? api.strayIn(payload) : null
+  if (found === null) return null
+  const words = `the provider ran a tool of its own (${found.slice(0, 60)}), so its answer was withheld; choose a model that does not`
+  return problem(new UpstreamError('upstream_grounded', 502, words))
 }
 
 function fail(
@@ -150,26 +160,13 @@ function fail(
     status,
     tokens: null,
     fault: code === null ? null : { code, message: messageIn(body), status },
-    completion: null,
+    answer: null,
     response: { status, headers, body },
   }
 }
 
-const problem = ({ code, status, message, body }: UpstreamError): Problem => {
-  return { code, status, body: body ?? errorBody('fault', code, message) }
-}
-
-function problemOf(error: unknown, signal: AbortSignal): Problem {
-  if (signal.aborted)
-    return {
-      code: null,
-      status: 401,
-      body: errorBody('refusal', 'gateway_shut', 'the agent phase is over'),
-      reason: 'gateway_shut',
-    }
-  if (error instanceof UpstreamError) return problem(error)
-  throw error
-}
+const brokenOff = (): UpstreamError =>
+  new UpstreamError('upstream_broken', 502, 'the stream stopped before its end')
 
 const usageMissing = (): UpstreamError =>
   new UpstreamError(
@@ -178,63 +175,9 @@ const usageMissing = (): UpstreamError =>
     'the provider did not say what the answer used, so it was withheld; choose one that reports usage',
   )
 
-/** A 200 that holds an error object, or nothing that we know. */
-function notACompletion(body: unknown): UpstreamError {
-  if (isObject(body) && isObject(body['error'])) {
-    const message = messageIn(body)
-    return new UpstreamError(codeIn(body) ?? 'upstream_error', 502, message, { body })
-  }
-  return new UpstreamError(
+const noAnswer = (): UpstreamError =>
+  new UpstreamError(
     'upstream_invalid',
     502,
-    'the provider answered 200 without a completion',
+    'the provider answered 200 without an answer of the model',
   )
-}
-
-function faultOfStatus(status: number, body: unknown, answeredBefore: boolean): FaultCode | null {
-  if (status === 429) return quotaIsSpent(body) ? 'upstream_auth' : 'upstream_busy'
-  if (status === 401 || status === 402 || status === 403) return 'upstream_auth'
-  if (status === 404) return 'upstream_rejected'
-  if (status === 408) return 'upstream_timeout'
-  if (status >= 500) return 'upstream_error'
-  if (status < 400) return 'upstream_invalid'
-  return answeredBefore ? null : 'upstream_rejected'
-}
-
-const errorIn = (body: unknown): Record<string, unknown> =>
-  isObject(body) && isObject(body['error']) ? body['error'] : {}
-
-const quotaIsSpent = (body: unknown): boolean => errorIn(body)['code'] === 'insufficient_quota'
-
-/** The code of a fault of ours that was recorded, so that its replay is the same fault. */
-function codeIn(body: unknown): FaultCode | null {
-  const { type, code } = errorIn(body)
-  return type === 'closedbook_fault' && typeof code === 'string' && Object.hasOwn(faultBlame, code)
-    ? (code as FaultCode)
-    : null
-}
-
-function messageIn(body: object): string {
-  const { message } = errorIn(body)
-  return (typeof message === 'string' ? message : JSON.stringify(body)).slice(0, 500)
-}
-
-export function reasonOf(code: FaultCode): Reason {
-  switch (code) {
-    case 'upstream_timeout':
-    case 'replay_exhausted':
-    case 'replay_mismatch':
-      return code
-    case 'gateway_error':
-      return 'internal_error'
-    case 'upstream_unreachable':
-    case 'upstream_broken':
-    case 'upstream_invalid':
-    case 'upstream_error':
-    case 'upstream_busy':
-    case 'upstream_auth':
-    case 'upstream_rejected':
-    case 'usage_missing':
-      return 'upstream_bad'
-  }
-}

@@ -1,7 +1,7 @@
 /**
- * The sandbox's side of one request: JSON, or a stream of events. Errors have the shape that OpenAI clients read,
- * `{error: {message, type, code}}`, with our reason in the message, in `code` and in X-Closedbook-Reason. A client
- * that went away or doesn't read changes nothing: what is written to it is then dropped or held, and the call behind
+ * The sandbox's side of one request: JSON, or a stream of events. Errors have the shape that clients of all APIs read,
+ * `{type: 'error', error: {message, type, code}}`, with our reason in the message, in `code` and in
+ * X-Closedbook-Reason. A client that went away or doesn't read changes nothing: what is written to it is then dropped or held, and the call behind
  * it goes on to its end, so that a sandbox can't leave before the bill.
  */
 import type { ServerResponse } from 'node:http'
@@ -10,6 +10,7 @@ import type { Reason } from '../../policy/decision.ts'
 import { sseComment, sseDone, sseEvent } from './sse.ts'
 
 export const errorBody = (kind: 'refusal' | 'fault', code: string, message: string): object => ({
+  type: 'error',
   error: { message: `closedbook: ${code}: ${message}`, type: `closedbook_${kind}`, code },
 })
 
@@ -23,10 +24,13 @@ export function errorOf(body: unknown, status: number, code: string): object {
 
 export class Reply {
   readonly #response: ServerResponse
+  readonly #named: boolean
   #bytes = 0
 
-  constructor(response: ServerResponse) {
+  /** `named`: events of its streams carry their type as a name too, and no [DONE] ends them. */
+  constructor(response: ServerResponse, { named = false } = {}) {
     this.#response = response
+    this.#named = named
     response.on('error', () => {})
   }
 
@@ -71,16 +75,16 @@ export class Reply {
         'content-type': 'text/event-stream; charset=utf-8',
         'cache-control': 'no-cache',
       })
-    this.#write(sseEvent(payload))
+    this.#write(sseEvent(payload, { named: this.#named }))
   }
 
   comment(): void {
     if (this.started) this.#write(sseComment)
   }
 
-  /** A stream that ends with [DONE] is whole; one that ends with an error event is not. */
+  /** A stream that ends with [DONE], or its API's last event, is whole; one that ends with an error event is not. */
   endStream({ whole }: { whole: boolean }): void {
-    if (whole) this.#write(sseDone)
+    if (whole && !this.#named) this.#write(sseDone)
     this.#response.end()
   }
 

@@ -1,4 +1,8 @@
-/** Server-sent events, as much as chat completions use of them: `data:` payloads, comments, and a final `[DONE]`. */
+/**
+ * Server-sent events, as much as the model APIs use of them: `data:` payloads, comments, a final `[DONE]`. A name, where
+ * an API gives its events one, repeats the `type` of the payload, and is made from it.
+ */
+import { isObject } from '../../policy/model-check.ts'
 
 export type SseItem =
   | { readonly kind: 'data'; readonly data: string }
@@ -48,6 +52,10 @@ function nextBreak(text: string, from: number): number {
   return cr === text.length - 1 ? -1 : cr
 }
 
-export const sseEvent = (payload: unknown): string => `data: ${JSON.stringify(payload)}\n\n`
+export function sseEvent(payload: unknown, { named }: { named: boolean }): string {
+  const type = named && isObject(payload) ? payload['type'] : null
+  const name = typeof type === 'string' && /^[\w.-]+$/.test(type) ? `event: ${type}\n` : ''
+  return `${name}data: ${JSON.stringify(payload)}\n\n`
+}
 export const sseDone = 'data: [DONE]\n\n'
 export const sseComment = ': \n\n'

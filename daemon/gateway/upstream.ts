@@ -43,20 +43,13 @@ export interface Upstream extends AsyncDisposable {
   prepare(ask: Ask): (options: { signal: AbortSignal }) => Promise<Answer>
 }
 
-/** The upstream failed; `status` is what the sandbox is told, `body` the provider's own words where it had some. */
+/** The upstream failed; `status` is what the sandbox is told. */
 export class UpstreamError extends ClosedbookError {
   declare readonly code: FaultCode
   readonly status: number
-  readonly body: object | null
 
-  constructor(
-    code: FaultCode,
-    status: number,
-    message: string,
-    options: { cause?: unknown; body?: object } = {},
-  ) {
+  constructor(code: FaultCode, status: number, message: string, options: { cause?: unknown } = {}) {
     super(code, faultBlame[code], message, options)
     this.status = status
-    this.body = options.body ?? null
   }
 }

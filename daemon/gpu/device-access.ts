@@ -50,7 +50,7 @@ export async function tryOpen(
       }, timeoutMs)
       const child = execFile(
         busyboxPath,
-        ['sh', '-c', script, 'sh', scratch, procs, ...nodes],
+        ['sh', '-c', script, 'sh', scratch, procs, ...new Set(nodes)],
         (error, _stdout, stderr) => {
           clearTimeout(timer)
           const said =

@@ -3,11 +3,14 @@
  * about them: that the container got these and no others, whether they were lost meanwhile, and that a start failed
  * because of them. Disposing it returns them; they are lent again when they are found empty.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Cgroup } from '../engine/cgroup.ts'
 import type { ContainerSpec } from '../engine/container-spec.ts'
 import { ClosedbookError, HostError } from '../errors.ts'
 import { gpuNodes, tryOpen, type Accessor } from './device-access.ts'
 import { endStuckStart } from './stuck-start.ts'
+
+const endPollMs = 200
 
 export interface GrantedGpu {
   readonly uuid: string
@@ -74,14 +77,21 @@ export class GpuGrant implements AsyncDisposable {
   async starting(
     container: string,
     signal: AbortSignal,
-    start: (signal: AbortSignal) => Promise<void>,
+    start: () => Promise<void>,
   ): Promise<void> {
     const limitMs = this.#owner.startTimeoutMs
     const late = AbortSignal.timeout(limitMs)
+    const given = AbortSignal.any([signal, late])
+    let settled = false
+    const started = start().finally(() => (settled = true))
     try {
-      await start(AbortSignal.any([signal, late]))
+      await Promise.race([started, aborted(given)])
     } catch (error) {
-      if (late.aborted || signal.aborted) await endStuckStart(container)
+      // Again and again: a busy engine may not even have come to the hook.
+      while (!settled) {
+        await endStuckStart(container)
+        await Promise.race([started.catch(() => {}), delay(endPollMs)])
+      }
       signal.throwIfAborted()
       const why = late.aborted
         ? `the start did not end within ${limitMs / 1000} s; the GPU hook hangs`
@@ -140,4 +150,12 @@ export class GpuGrant implements AsyncDisposable {
 function gpuReason(error: unknown): string | null {
   if (!(error instanceof ClosedbookError) || error.code !== 'engine_refused') return null
   return /nvidia|nvml|cdi|device driver|gpu/i.test(error.message) ? error.message : null
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const stop = (): void => reject(signal.reason as Error)
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop, { once: true })
+  })
 }

@@ -242,7 +242,7 @@ export class GpuPool implements GrantOwner, AsyncDisposable {
 
   #apply(entry: Entry, unfit: Unfit | null): void {
     if (entry.state === 'leased') {
-      if (entry.fault !== null || entry.xid !== null) entry.reason = entry.xid ?? entry.fault
+      if (!entry.returned) entry.reason = entry.xid ?? entry.fault
       return
     }
     const held = entry.state === 'quarantined' && Date.now() < entry.heldUntil

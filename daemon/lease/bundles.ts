@@ -122,9 +122,11 @@ async function extract(
   const copying = pipeline(body, tee, entries, options)
   copying.catch(() => {})
   const directories: string[] = []
+  const links = new Set<string>()
   for await (const entry of entries) {
     const { name, type, linkname, mode } = entry.header
     const target = inside(root, name)
+    refuseLinks(links, target, name)
     if (type === 'directory') {
       await mkdir(target, { recursive: true, mode: 0o755 })
       directories.push(target)
@@ -141,6 +143,7 @@ async function extract(
       if (path.isAbsolute(linkname ?? '')) throw outsideError(name)
       await mkdir(path.dirname(target), { recursive: true, mode: 0o755 })
       await symlink(linkname ?? '', target)
+      links.add(target)
       entry.resume()
     } else {
       throw new RequestError(
@@ -161,6 +164,17 @@ const outsideError = (name: string): RequestError =>
     'caller',
     `bundle entry ${JSON.stringify(name)} would leave its tree`,
   )
+
+/** Nothing is written through a link of the bundle's own: where that leads is not what its name says. */
+function refuseLinks(links: ReadonlySet<string>, target: string, name: string): void {
+  for (let place = target; place !== path.dirname(place); place = path.dirname(place))
+    if (links.has(place))
+      throw new RequestError(
+        'bad_request',
+        'caller',
+        `bundle entry ${JSON.stringify(name)} would be written through a link`,
+      )
+}
 
 function inside(root: string, name: string): string {
   const target = path.resolve(root, `./${name}`)

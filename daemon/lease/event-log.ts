@@ -4,7 +4,7 @@
  * this is the record of work.
  */
 import { createWriteStream, type WriteStream } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, truncate } from 'node:fs/promises'
 import { once } from 'node:events'
 import type { LeaseEvent } from '../protocol/lease.ts'
 
@@ -25,7 +25,10 @@ export class EventLog implements AsyncDisposable {
   }
 
   static async open(lease: string, file: string): Promise<EventLog> {
-    return new EventLog(lease, file, (await readEvents(file)).length + 1)
+    const { events, bytes } = await read(file)
+    // A line that a crash tore would otherwise run into the next one.
+    if (bytes !== null) await truncate(file, bytes)
+    return new EventLog(lease, file, (events.at(-1)?.seq ?? 0) + 1)
   }
 
   append(event: LeaseEvent['event']): void {
@@ -84,15 +87,22 @@ export class EventLog implements AsyncDisposable {
 
 /** Whole lines only: a last line that a crash tore is left out. */
 export async function readEvents(file: string): Promise<LeaseEvent[]> {
-  let text: string
+  return (await read(file)).events
+}
+
+/** `bytes`: how much of the file they are; null where there is no file. */
+async function read(file: string): Promise<{ events: LeaseEvent[]; bytes: number | null }> {
+  let content: Buffer
   try {
-    text = await readFile(file, 'utf8')
+    content = await readFile(file)
   } catch {
-    return []
+    return { events: [], bytes: null }
   }
-  return text
-    .slice(0, text.lastIndexOf('\n') + 1)
+  const bytes = content.lastIndexOf('\n') + 1
+  const events = content
+    .toString('utf8', 0, bytes)
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as LeaseEvent)
+  return { events, bytes }
 }

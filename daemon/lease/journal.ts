@@ -1,7 +1,7 @@
 /**
  * What the daemon must not forget: one JSON file a lease, written (and synced) before the object that it describes
  * is made, and replaced whole at each change of state. Closed leases move to `closed/`, so that their audit can be
- * found by trial for as long as an operator keeps them. Secrets of a request never come here.
+ * found by trial (trial-index.ts) for as long as an operator keeps them. Secrets of a request never come here.
  */
 import { randomUUID } from 'node:crypto'
 import { mkdir, open, readFile, readdir, rename, rm } from 'node:fs/promises'
@@ -14,6 +14,7 @@ import {
   leaseRequestSchema,
   leaseStates,
 } from '../protocol/lease.ts'
+import { TrialIndex, type IndexedLease } from './trial-index.ts'
 
 const recordSchema = z.strictObject({
   v: z.literal(1),
@@ -40,23 +41,50 @@ const recordSchema = z.strictObject({
 export type LeaseRecord = z.infer<typeof recordSchema>
 
 export class Journal {
+  /** Of all leases, open or closed. */
+  readonly index: TrialIndex
   readonly #open: string
   readonly #closed: string
 
-  private constructor(directory: string) {
-    this.#open = path.join(directory, 'open')
-    this.#closed = path.join(directory, 'closed')
+  private constructor(directories: { open: string; closed: string }, index: TrialIndex) {
+    this.#open = directories.open
+    this.#closed = directories.closed
+    this.index = index
   }
 
   static async open(directory: string): Promise<Journal> {
-    const journal = new Journal(directory)
-    await mkdir(journal.#open, { recursive: true, mode: 0o700 })
-    await mkdir(journal.#closed, { recursive: true, mode: 0o700 })
-    return journal
+    const directories = {
+      open: path.join(directory, 'open'),
+      closed: path.join(directory, 'closed'),
+    }
+    const present = new Set<string>()
+    for (const each of Object.values(directories)) {
+      await mkdir(each, { recursive: true, mode: 0o700 })
+      for (const name of await readdir(each))
+        if (name.endsWith('.json')) present.add(path.basename(name, '.json'))
+    }
+    const index = await TrialIndex.open(
+      path.join(directory, 'trials.jsonl'),
+      present,
+      async (lease) => {
+        const record = await readRecord(directories, lease)
+        return record === null ? null : indexed(record)
+      },
+      writeDurably,
+    )
+    return new Journal(directories, index)
   }
 
   async write(record: LeaseRecord): Promise<void> {
-    await writeDurably(path.join(this.#open, `${record.lease}.json`), JSON.stringify(record))
+    await Promise.all([
+      this.index.add(indexed(record)),
+      writeDurably(path.join(this.#open, `${record.lease}.json`), JSON.stringify(record)),
+    ])
+  }
+
+  /** Of a lease, open or closed; null where there is none, or none that can be read. */
+  async read(lease: string): Promise<LeaseRecord | null> {
+    return readRecord({ open: this.#open, closed: this.#closed }, lease)
   }
 
   async close(record: LeaseRecord): Promise<void> {
@@ -91,25 +119,29 @@ export class Journal {
 
   /** Ids of leases, open or closed, that belong to a trial; newest last. */
   async leasesOfTrial(trial: string): Promise<string[]> {
-    const found: { lease: string; createdAt: string }[] = []
-    for (const directory of [this.#open, this.#closed])
-      for (const name of await readdir(directory)) {
-        if (!name.endsWith('.json')) continue
-        try {
-          const record = JSON.parse(
-            await readFile(path.join(directory, name), 'utf8'),
-          ) as LeaseRecord
-          if (record.request.trial === trial) found.push(record)
-        } catch {
-          // moved to closed/ between the two reads
-        }
-      }
-    return [
-      ...new Set(
-        found.toSorted((a, b) => a.createdAt.localeCompare(b.createdAt)).map(({ lease }) => lease),
-      ),
-    ]
+    return this.index.ofTrial(trial)
   }
+}
+
+const indexed = ({ lease, request, createdAt }: LeaseRecord): IndexedLease => ({
+  lease,
+  trial: request.trial ?? null,
+  createdAt,
+})
+
+async function readRecord(
+  directories: { readonly open: string; readonly closed: string },
+  lease: string,
+): Promise<LeaseRecord | null> {
+  // It may move to closed/ between the two.
+  for (const directory of [directories.open, directories.closed])
+    try {
+      const text = await readFile(path.join(directory, `${lease}.json`), 'utf8')
+      return recordSchema.parse(JSON.parse(text))
+    } catch {
+      // looked for in the other, or told by openRecords
+    }
+  return null
 }
 
 /** All of the new text or all of the old one, also after a power cut. */

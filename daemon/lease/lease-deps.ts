@@ -2,6 +2,8 @@
 import type { Engine, EngineInfo } from '../engine/engine.ts'
 import type { EgressSettings } from '../egress-settings.ts'
 import type { GpuPool } from '../gpu/pool.ts'
+import type { ArtifactCache } from '../gateway/artifact-cache/artifact-cache.ts'
+import type { Hub } from '../gateway/hugging-face/hub.ts'
 import type { Logger } from '../logger.ts'
 import type { Admission } from './admission.ts'
 import type { Bundles } from './bundles.ts'
@@ -24,6 +26,8 @@ export interface LeaseDeps {
     readonly exchanges: string
   }
   readonly egress: EgressSettings
+  /** Shared by all leases: the way to the Hub, and what was fetched from it. */
+  readonly huggingFace: { readonly hub: Hub; readonly cache: ArtifactCache }
   /** Throws `disk_full` when the host has too little room for another lease. */
   readonly requireRoom: () => Promise<void>
   readonly defaultDiskBytes: number

@@ -13,6 +13,7 @@ import type { PathStat } from '../engine/engine.ts'
 import { EngineError, LeaseError } from '../errors.ts'
 import { serveExec } from '../exec/serve-exec.ts'
 import type { GpuGrant } from '../gpu/grant.ts'
+import type { HuggingFaceGateway } from '../gateway/hugging-face/gateway.ts'
 import type { ModelGateway } from '../gateway/model.ts'
 import type { SealedNetwork } from '../network/seal.ts'
 import { canaries, judge, type ProofOptions } from '../network/proof.ts'
@@ -25,6 +26,7 @@ import type {
   LeaseView,
   Usage,
 } from '../protocol/lease.ts'
+import { settleAccountFiles } from './account-files.ts'
 import type { DiskWatch } from './disk-watch.ts'
 import { diskUsage } from './disk-watch.ts'
 import type { EventLog } from './event-log.ts'
@@ -33,6 +35,7 @@ import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import { ExecRecorder } from './exec-recorder.ts'
 import { ProofRun } from './proof-run.ts'
+import { noUsage } from './no-usage.ts'
 import { move, requireState } from './state.ts'
 
 /** What a lease came to own while it was opened; each null until its phase. */
@@ -50,6 +53,9 @@ export interface LeaseParts {
   auditWatchers: Set<(event: AuditEvent) => void>
   events: EventLog
   model: ModelGateway | null
+  huggingFace: HuggingFaceGateway | null
+  /** Path of an artifact that the gateway serves, for the proof. */
+  artifact: string | null
   execGateway: ExecGateway | null
   disk: DiskWatch | null
 }
@@ -247,6 +253,7 @@ export class Lease {
       phase,
       model: phase === 'before' && this.parts.model !== null,
       exec: phase === 'before' && this.parts.execGateway !== null,
+      artifact: phase === 'before' ? this.parts.artifact : null,
     })
     const run = this.startProof(phase)
     this.#proofRun = null
@@ -278,6 +285,7 @@ export class Lease {
 
   async #freeze(): Promise<FreezeReport> {
     this.parts.execGateway?.shut()
+    this.parts.huggingFace?.shut()
     this.#workOver.abort(
       new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is being frozen`),
     )
@@ -303,7 +311,7 @@ export class Lease {
         'infra',
         `lease ${this.id} lost a GPU: ${lost}; what ran on it doesn't count`,
       )
-    await this.#count()
+    await Promise.all([this.#count(), this.#settleAccountFiles()])
     const stats = this.parts.cgroup?.stats()
     this.#frozen = {
       ...outcome,
@@ -316,6 +324,12 @@ export class Lease {
     }
     await this.enter('frozen')
     return this.#frozen
+  }
+
+  async #settleAccountFiles(): Promise<void> {
+    await settleAccountFiles(this.parts.pid).catch((error: unknown) =>
+      this.#deps.log.warn({ leaseId: this.id, err: error }, 'lease.account-files'),
+    )
   }
 
   async #killAll(): Promise<{ killed: number; rounds: number; empty: boolean }> {
@@ -440,19 +454,6 @@ export class Lease {
 }
 
 const inSeconds = (seconds: number): string => new Date(Date.now() + seconds * 1000).toISOString()
-
-const noUsage: Usage = {
-  inputTokens: 0,
-  cachedInputTokens: 0,
-  outputTokens: 0,
-  reasoningTokens: 0,
-  calls: 0,
-  refusedCalls: 0,
-  failedCalls: 0,
-  costUsd: 0,
-  fault: null,
-  budgetSpent: false,
-}
 
 const messageOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error)

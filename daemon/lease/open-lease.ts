@@ -21,6 +21,7 @@ import { leaseLabels } from '../engine/labels.ts'
 import { DiskWatch } from './disk-watch.ts'
 import { EventLog } from './event-log.ts'
 import { ExecGateway } from './exec-gateway.ts'
+import { openHuggingFace, wantsHuggingFace } from './hugging-face.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import { Lease, type LeaseParts } from './lease.ts'
@@ -142,12 +143,12 @@ const bundlesOf = ({ mounts, model }: LeaseRequest): string[] => [
 function refuseUnenforceable(request: LeaseRequest): void {
   if (
     request.network === 'offline' &&
-    (request.model !== undefined || request.execInto !== undefined)
+    (request.model !== undefined || request.execInto !== undefined || wantsHuggingFace(request))
   )
     throw new RequestError(
       'bad_request',
       'caller',
-      'an offline lease has no listeners, so it can have no model or exec gateway; use network "sealed"',
+      'an offline lease has no listeners, so it can have no model, Hugging Face or exec gateway; use network "sealed"',
     )
 }
 
@@ -193,6 +194,8 @@ async function openRecords(
     auditWatchers,
     events,
     model: null,
+    huggingFace: null,
+    artifact: null,
     execGateway: null,
     disk: null,
   }
@@ -229,9 +232,8 @@ async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSigna
   })
   own(lease, deps, id)
   signal.throwIfAborted()
-  const start = (until: AbortSignal): Promise<void> =>
-    deps.engine.startContainer(id, { signal: until })
-  await (parts.gpus === null ? start(signal) : parts.gpus.starting(id, signal, start))
+  if (parts.gpus === null) await deps.engine.startContainer(id, { signal })
+  else await parts.gpus.starting(id, signal, () => deps.engine.startContainer(id))
   const state = await deps.engine.inspectContainer(id, { signal })
   attach(lease, deps, state.pid, state.upperDir)
   await parts.gpus?.confirm(parts)
@@ -288,6 +290,7 @@ async function seal(
     await SealedNetwork.open({
       pid: parts.pid,
       model: request.model !== undefined,
+      huggingFace: wantsHuggingFace(request),
       exec: execInto !== undefined,
       onCensus: (record) =>
         void parts.audit.append({ ...record, host: nameOf(record.address ?? '') }),
@@ -295,7 +298,7 @@ async function seal(
     }),
   )
   parts.network = network
-  const { model, exec, ...listeners } = network.listeners
+  const { model, huggingFace, exec, ...listeners } = network.listeners
   const egress = owned.use(
     serveEgress(listeners, {
       policy: request.policy,
@@ -317,6 +320,7 @@ async function seal(
       }),
     )
   }
+  if (huggingFace !== null) await openHuggingFace(lease, deps, huggingFace, options)
   if (execInto !== undefined && exec !== null)
     parts.execGateway = owned.use(
       new ExecGateway(

@@ -143,7 +143,11 @@ export class Census {
 type Target = Pick<AuditEvent, 'address' | 'port'> & { readonly protocol: Protocol }
 
 /** The sets share no key: what a listener of ours serves is not among the attempts. */
-const keyOf = ({ protocol, address, port }: Pick<AuditEvent, 'protocol' | 'address' | 'port'>): string =>
+const keyOf = ({
+  protocol,
+  address,
+  port,
+}: Pick<AuditEvent, 'protocol' | 'address' | 'port'>): string =>
   `${protocol} ${address ?? ''} ${port ?? ''}`
 
 function denied(set: SetName, target: Target): AuditRecord {

@@ -48,6 +48,8 @@ export interface ProofOptions {
   readonly phase: 'before' | 'after'
   readonly model: boolean
   readonly exec: boolean
+  /** Path of an artifact that the Hugging Face gateway serves; null where there is no gateway. */
+  readonly artifact?: string | null
 }
 
 export function canaries(options: ProofOptions): Canary[] {
@@ -157,6 +159,15 @@ export function canaries(options: ProofOptions): Canary[] {
       expected: '200',
       expect: ({ output }) => output.startsWith('HTTP/1.1 200'),
     })
+  const { artifact = null } = options
+  if (artifact !== null)
+    list.push({
+      name: 'artifact-head',
+      command: ping(ports.huggingFace, artifact, 'HEAD'),
+      expected: '200',
+      expect: ({ output }) => output.startsWith('HTTP/1.1 200'),
+      audited: (event) => event.protocol === 'hf' && event.reason === 'allowed_artifact',
+    })
   if (options.exec)
     list.push({
       name: 'exec-ping',
@@ -167,8 +178,9 @@ export function canaries(options: ProofOptions): Canary[] {
   return options.phase === 'before' ? list : list.filter(({ onlyBefore }) => onlyBefore !== true)
 }
 
-const ping = (port: number, path: string): string =>
-  `printf 'GET ${path} HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n' | ${busybox} nc -w 2 127.0.0.1 ${port} | ${busybox} head -n 1`
+/** `path` holds no quote and no percent sign that a shell or printf could take for its own. */
+const ping = (port: number, path: string, method = 'GET'): string =>
+  `printf '${method} ${path.replaceAll('%', '%%').replaceAll("'", '%%27')} HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n' | ${busybox} nc -w 2 127.0.0.1 ${port} | ${busybox} head -n 1`
 
 const mark = '\u0001'
 

@@ -11,6 +11,7 @@ export const ports = {
   http: 80,
   dns: 53,
   model: 8400,
+  huggingFace: 8401,
   exec: 8402,
   tripwire: 61999,
 } as const
@@ -35,7 +36,8 @@ const count = (match: string, set: string, key: string): string =>
 const syn = 'tcp flags & (syn | ack) == syn'
 /** A reset that answers a SYN carries sequence number 0; no other does, but by a chance of one in 4 billion. */
 const synRefused = 'ct direction reply tcp flags & (syn | rst | ack) == (rst | ack) tcp sequence 0'
-const portUnreachable = 'icmp type destination-unreachable ct state related ct original protocol udp'
+const portUnreachable =
+  'icmp type destination-unreachable ct state related ct original protocol udp'
 const original = 'ct original ip daddr . ct original proto-dst'
 
 /**

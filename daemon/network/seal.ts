@@ -26,6 +26,7 @@ const always: readonly ListenerSpec[] = [
 export interface SealOptions {
   readonly pid: number
   readonly model: boolean
+  readonly huggingFace: boolean
   readonly exec: boolean
   /** Where census records go. */
   readonly onCensus: (record: AuditRecord) => void
@@ -43,6 +44,7 @@ export interface SealedListeners {
   /** A few of the connections to other TCP ports ring here; the kernel refuses the rest. */
   readonly tripwire: net.Server
   readonly model: net.Server | null
+  readonly huggingFace: net.Server | null
   readonly exec: net.Server | null
 }
 
@@ -70,6 +72,8 @@ export class SealedNetwork implements AsyncDisposable {
     const wanted = [...always]
     if (options.model)
       wanted.push({ name: 'model', protocol: 'tcp', host: loopback, port: ports.model })
+    if (options.huggingFace)
+      wanted.push({ name: 'huggingFace', protocol: 'tcp', host: loopback, port: ports.huggingFace })
     if (options.exec)
       wanted.push({ name: 'exec', protocol: 'tcp', host: loopback, port: ports.exec })
     const [opened] = await Promise.all([
@@ -93,6 +97,7 @@ export class SealedNetwork implements AsyncDisposable {
       dnsUdp,
       tripwire: tcp('tripwire'),
       model: options.model ? tcp('model') : null,
+      huggingFace: options.huggingFace ? tcp('huggingFace') : null,
       exec: options.exec ? tcp('exec') : null,
     })
   }

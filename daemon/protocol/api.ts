@@ -21,7 +21,11 @@
  *   GET    /v1/leases/:id/exchanges        application/x-ndjson of RecordedCall
  *   GET    /v1/leases/:id/egress           EgressSummary (canaries of our proof not counted)
  *   GET    /v1/leases/:id/events?from=N&follow=true   application/x-ndjson of LeaseEvent; ends when the lease closed
- *   GET    /v1/audit?of=LEASE|TRIAL        application/x-ndjson of AuditEvent, also of closed leases; 404 for unknown ids
+ *   GET    /v1/audit?of=LEASE|TRIAL        application/x-ndjson of AuditEvent, also of closed leases; 404 for unknown ids;
+ *                                          with `follow=true` it goes on: until the lease is closed, or with a trial for ever
+ *   GET    /v1/audit/query?…               application/x-ndjson of AuditEvent of all leases that match (AuditQuery in audit.ts)
+ *   GET    /v1/audit/summary?of=LEASE|TRIAL   {leases: LeaseAudit[]}: exact totals and the targets tried most
+ *   GET    /v1/audit/verify?of=LEASE|TRIAL    {leases: AuditVerdict[]}: numbers, chain, schema, end and canaries
  *   PUT    /v1/bundles/:sha256             a tar whose sha256 is the name → {bundle}; idempotent, verified
  *   DELETE /v1/bundles/:sha256             forgets it when no lease mounts it
  *   POST   /v1/shutdown                    closes every lease, answers, ends the daemon

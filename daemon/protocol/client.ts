@@ -8,6 +8,13 @@ import { text } from 'node:stream/consumers'
 import { Agent, type Dispatcher } from 'undici'
 import type { z } from 'zod'
 import { auditEventSchema, type AuditEvent } from '../../policy/audit-event.ts'
+import type { AuditVerdict } from '../../policy/audit-verify.ts'
+import {
+  auditSummariesSchema,
+  auditVerdictsSchema,
+  type AuditQuery,
+  type LeaseAudit,
+} from './audit.ts'
 import { RemoteError, type Blame } from './errors.ts'
 import { openExec, type ExecIo } from './exec-client.ts'
 import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
@@ -175,9 +182,33 @@ export class DaemonClient implements AsyncDisposable {
     yield* this.#lines(`/v1/leases/${id}/events?${query}`, leaseEventSchema, options)
   }
 
-  /** Of a lease, or of all leases of a trial in the order in which they were opened. */
-  async *audit(of: string, wait: Wait = {}): AsyncGenerator<AuditEvent> {
-    yield* this.#lines(`/v1/audit?${queryOf({ of })}`, auditEventSchema, wait)
+  /**
+   * Of a lease, or of all leases of a trial in the order in which they were opened. `follow`: then what comes, until
+   * the lease is closed; of a trial until `signal` aborts.
+   */
+  async *audit(
+    of: string,
+    { follow = false, ...wait }: Wait & { follow?: boolean } = {},
+  ): AsyncGenerator<AuditEvent> {
+    const query = queryOf({ of, follow: String(follow) })
+    yield* this.#lines(`/v1/audit?${query}`, auditEventSchema, wait)
+  }
+
+  /** Matching events of all leases, lease by lease in the order in which they were opened. */
+  async *auditQuery(query: AuditQuery, wait: Wait = {}): AsyncGenerator<AuditEvent> {
+    const given = Object.entries(query).filter(([, value]) => value !== undefined)
+    const values = Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
+    yield* this.#lines(`/v1/audit/query?${queryOf(values)}`, auditEventSchema, wait)
+  }
+
+  async auditSummary(of: string, wait: Wait = {}): Promise<LeaseAudit[]> {
+    const answer = await this.#json('GET', `/v1/audit/summary?${queryOf({ of })}`, wait)
+    return auditSummariesSchema.parse(answer).leases
+  }
+
+  async auditVerify(of: string, wait: Wait = {}): Promise<AuditVerdict[]> {
+    const answer = await this.#json('GET', `/v1/audit/verify?${queryOf({ of })}`, wait)
+    return auditVerdictsSchema.parse(answer).leases
   }
 
   /** Brings a tar; returns the name under which leases mount it. */
@@ -211,7 +242,7 @@ export class DaemonClient implements AsyncDisposable {
   async *#lines<T>(path: string, schema: z.ZodType<T>, wait: Wait): AsyncGenerator<T> {
     const response = await this.#ask('GET', path, wait)
     let rest = ''
-    for await (const chunk of response.body.setEncoding('utf8') as AsyncIterable<string>) {
+    for await (const chunk of piecesOf(response.body, path, wait)) {
       const lines = (rest + chunk).split('\n')
       rest = lines.pop() ?? ''
       for (const line of lines) yield schema.parse(JSON.parse(line))
@@ -269,4 +300,19 @@ function unreachable(socketPath: string, cause: unknown): RemoteError {
       : `no daemon answers on ${socketPath}; start one with \`closedbook up\``,
     { cause },
   )
+}
+
+/** Text as it comes; an answer that ends before its end is an error with words. */
+async function* piecesOf(body: Readable, path: string, { signal }: Wait): AsyncGenerator<string> {
+  try {
+    yield* body.setEncoding('utf8') as AsyncIterable<string>
+  } catch (error) {
+    signal?.throwIfAborted()
+    throw new RemoteError(
+      'daemon_protocol',
+      'infra',
+      `the daemon broke off its answer to GET ${path}; its log has the cause`,
+      { cause: error },
+    )
+  }
 }

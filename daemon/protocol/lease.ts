@@ -37,18 +37,8 @@ export const priceSchema = z.strictObject({
 export type Price = z.infer<typeof priceSchema>
 
 /** Where an API bills what it writes to its cache, a price without that rate would be wrong for every call. */
-export function needsCacheWritePrice(
-  spec: { upstream: { kind: string }; price: Price },
-  context: z.core.$RefinementCtx,
-): void {
-  if (spec.upstream.kind === 'anthropic' && spec.price.cacheWriteInputPerMillionUsd === undefined)
-    context.addIssue({
-      code: 'custom',
-      path: ['price', 'cacheWriteInputPerMillionUsd'],
-      message: 'must be said where the upstream is of kind anthropic',
-      input: spec.price,
-    })
-}
+export const lacksCacheWritePrice = (spec: { upstream: { kind: string }; price: Price }): boolean =>
+  spec.upstream.kind === 'anthropic' && spec.price.cacheWriteInputPerMillionUsd === undefined
 
 /** Without what would be left out of requests in silence, or shown in logs. */
 export const providerUrlSchema = z
@@ -99,7 +89,10 @@ export const modelGatewaySchema = z
     /** The upstream must send its next byte within this. */
     upstreamTimeoutMs: z.int().positive().default(600_000),
   })
-  .superRefine(needsCacheWritePrice)
+  .refine((spec) => !lacksCacheWritePrice(spec), {
+    path: ['price', 'cacheWriteInputPerMillionUsd'],
+    message: 'is missing; an upstream of kind anthropic bills it',
+  })
 export type ModelGatewaySpec = z.infer<typeof modelGatewaySchema>
 
 const resourceLimits = {

@@ -1,21 +1,14 @@
-/** Routes of the host: health, facts, images, bundles, audit, shutdown. See protocol/api.ts. */
-import path from 'node:path'
-import { readAudit } from '../egress/read-audit.ts'
+/** Routes of the host: health, facts, images, bundles, shutdown. See protocol/api.ts. */
 import type { Engine } from '../engine/engine.ts'
 import { RequestError } from '../errors.ts'
 import type { GpuPool } from '../gpu/pool.ts'
 import type { Bundles } from '../lease/bundles.ts'
-import type { Leases } from '../lease/leases.ts'
 import type { HostFacts } from '../protocol/lease.ts'
 import { sendJson, type Call, type Router } from './router.ts'
 
 export interface HostRouteDeps {
-  readonly leases: Leases
   readonly engine: Engine
   readonly bundles: Bundles
-  /** Ids of the leases that a lease or trial id means; throws not_found. */
-  readonly leasesOf: (id: string) => Promise<string[]>
-  readonly auditDirectory: string
   readonly gpus: GpuPool
   readonly facts: () => HostFacts
   readonly health: () => object
@@ -30,7 +23,7 @@ const bundleOf = ({ params }: Call): string => {
 }
 
 export function addHostRoutes(router: Router, deps: HostRouteDeps): void {
-  const { leases, engine, bundles, gpus, facts } = deps
+  const { engine, bundles, gpus, facts } = deps
 
   router.on('GET', '/v1/health', (call) => sendJson(call.response, 200, deps.health()))
   router.on('GET', '/v1/host', (call) => sendJson(call.response, 200, facts()))
@@ -55,25 +48,6 @@ export function addHostRoutes(router: Router, deps: HostRouteDeps): void {
   router.on('DELETE', '/v1/bundles/:sha256', async (call) => {
     await bundles.remove(bundleOf(call))
     sendJson(call.response, 200, {})
-  })
-
-  router.on('GET', '/v1/audit', async (call) => {
-    const { url, response, signal } = call
-    const ids = await deps.leasesOf(url.searchParams.get('of') ?? '')
-    response.writeHead(200, { 'content-type': 'application/x-ndjson' })
-    for (const id of ids) {
-      const open = leases.find(id)
-      if (open !== undefined) await open.egress()
-      for await (const event of readAudit(path.join(deps.auditDirectory, `${id}.jsonl`))) {
-        if (signal.aborted) return
-        if (!response.write(`${JSON.stringify(event)}\n`))
-          await new Promise<void>((resolve) => {
-            response.once('drain', resolve)
-            response.once('close', resolve)
-          })
-      }
-    }
-    response.end()
   })
 
   router.on('POST', '/v1/shutdown', (call) => {

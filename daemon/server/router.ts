@@ -66,7 +66,7 @@ export class Router {
     const gone = new AbortController()
     response.once('close', () => gone.abort())
     try {
-      const url = new URL(request.url ?? '/', 'http://daemon')
+      const url = urlOf(request)
       const found = this.#find(request.method ?? 'GET', url.pathname)
       await found.handler({
         request,
@@ -98,8 +98,8 @@ export class Router {
 
   #upgrade(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on('error', () => {})
-    const { pathname } = new URL(request.url ?? '/', 'http://daemon')
     try {
+      const { pathname } = urlOf(request)
       for (const { parts, handler } of this.#upgrades) {
         const params = match(parts, pathname)
         if (params !== null) return handler(request, socket, head, params)
@@ -148,10 +148,32 @@ function match(parts: readonly string[], pathname: string): Record<string, strin
   const params: Record<string, string> = {}
   for (const [index, part] of parts.entries()) {
     const value = actual[index] ?? ''
-    if (part.startsWith(':')) params[part.slice(1)] = decodeURIComponent(value)
+    if (part.startsWith(':')) params[part.slice(1)] = decoded(value)
     else if (part !== value) return null
   }
   return params
+}
+
+function urlOf(request: http.IncomingMessage): URL {
+  const url = URL.parse(request.url ?? '/', 'http://daemon')
+  if (url !== null) return url
+  throw new RequestError(
+    'bad_request',
+    'caller',
+    `${JSON.stringify(request.url)} is no path of this API`,
+  )
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw new RequestError(
+      'bad_request',
+      'caller',
+      `${JSON.stringify(part)} is no part of a path: escape it as UTF-8`,
+    )
+  }
 }
 
 export function sendJson(response: http.ServerResponse, status: number, body: object): void {
@@ -164,21 +186,10 @@ export function sendJson(response: http.ServerResponse, status: number, body: ob
 }
 
 export async function readJson<T>(call: Call, schema: z.ZodType<T>): Promise<T> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of call.request as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > jsonLimitBytes)
-      throw new RequestError(
-        'too_large',
-        'caller',
-        `the body has more than ${jsonLimitBytes} bytes`,
-      )
-    chunks.push(chunk)
-  }
+  const body = await readBody(call.request)
   let value: unknown
   try {
-    value = JSON.parse(Buffer.concat(chunks).toString())
+    value = JSON.parse(body.toString())
   } catch (error) {
     throw new RequestError(
       'bad_request',
@@ -189,4 +200,23 @@ export async function readJson<T>(call: Call, schema: z.ZodType<T>): Promise<T> 
   const parsed = schema.safeParse(value)
   if (!parsed.success) throw new RequestError('bad_request', 'caller', zodMessage(parsed.error))
   return parsed.data
+}
+
+/** What is beyond the limit is read and dropped: a request that is cut off would take its answer along. */
+async function readBody(request: http.IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  const read = Promise.withResolvers<void>()
+  request.on('data', (chunk: Buffer) => {
+    size += chunk.length
+    if (size <= jsonLimitBytes) chunks.push(chunk)
+    else
+      read.reject(
+        new RequestError('too_large', 'caller', `the body has more than ${jsonLimitBytes} bytes`),
+      )
+  })
+  request.once('end', read.resolve)
+  request.once('error', read.reject)
+  await read.promise
+  return Buffer.concat(chunks)
 }

@@ -5,6 +5,7 @@ import os from 'node:os'
 import { parse as parseYaml } from 'yaml'
 import { policySchema } from '../../policy/policy.ts'
 import { RunnerError } from '../errors.ts'
+import { huggingFaceEnvironment } from '../trial/hugging-face.ts'
 import { proxyEnvironment } from '../trial/proxy-environment.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { note, print, printJson, withContext } from './context.ts'
@@ -51,7 +52,12 @@ export function addLease(program: Command): void {
         const view = await client.openLease(
           {
             image: image.id,
-            ...(policy === undefined ? {} : { policy, env: proxyEnvironment(policy) }),
+            ...(policy === undefined
+              ? {}
+              : {
+                  policy,
+                  env: { ...proxyEnvironment(policy), ...huggingFaceEnvironment(policy) },
+                }),
             gpus: options.gpus,
             resources: { cpus: options.cpus, memoryBytes: options.memory * 1024 ** 2 },
             ttlSeconds: options.ttl,

@@ -64,7 +64,7 @@ export function miniConfig(input: MiniInput, paths: MiniPaths = miniPaths) {
       run_args: [] as string[],
     },
     model: {
-      model_name: litellmName(model.name),
+      model_name: litellmName(model),
       // With the registry below real costs are counted; this only lets a price of zero pass.
       cost_tracking: 'ignore_errors',
       litellm_model_registry: `${paths.configDir}/registry.json`,
@@ -81,7 +81,12 @@ export function miniConfig(input: MiniInput, paths: MiniPaths = miniPaths) {
 /** 15 digits: 0.1 a million is 1e-7 a token, and not a bit more. */
 const perToken = (perMillion: number): number => Number((perMillion / 1e6).toPrecision(15))
 
-const litellmName = (model: string): string => `openai/${model}`
+/** Which of the gateway's APIs the client speaks. */
+const apiOf = ({ upstream }: Pick<ModelSettings, 'upstream'>): 'openai' | 'anthropic' =>
+  upstream.kind === 'replay' ? (upstream.api ?? 'openai') : upstream.kind
+
+const litellmName = (model: Pick<ModelSettings, 'name' | 'upstream'>): string =>
+  `${apiOf(model)}/${model.name}`
 
 /** Files of the harness's configuration directory, by name. */
 export function miniFiles(input: MiniInput, paths: MiniPaths = miniPaths): Record<string, string> {
@@ -90,13 +95,16 @@ export function miniFiles(input: MiniInput, paths: MiniPaths = miniPaths): Recor
     input_cost_per_token: perToken(price.inputPerMillionUsd),
     output_cost_per_token: perToken(price.outputPerMillionUsd),
     cache_read_input_token_cost: perToken(price.cachedInputPerMillionUsd),
-    litellm_provider: 'openai',
+    ...(price.cacheWriteInputPerMillionUsd !== undefined && {
+      cache_creation_input_token_cost: perToken(price.cacheWriteInputPerMillionUsd),
+    }),
+    litellm_provider: apiOf(input.model),
     mode: 'chat',
     max_tokens: 100_000,
   }
   return {
     'trial.yaml': `${pyYaml(miniConfig(input, paths))}\n`,
-    'registry.json': `${JSON.stringify({ [litellmName(name)]: registry, [name]: registry }, null, 2)}\n`,
+    'registry.json': `${JSON.stringify({ [litellmName(input.model)]: registry, [name]: registry }, null, 2)}\n`,
   }
 }
 
@@ -142,6 +150,8 @@ export function miniCommand(
       NO_PROXY: '127.0.0.1',
       OPENAI_BASE_URL: 'http://127.0.0.1:8400/v1',
       OPENAI_API_KEY: 'closedbook-placeholder',
+      ANTHROPIC_BASE_URL: 'http://127.0.0.1:8400',
+      ANTHROPIC_API_KEY: 'closedbook-placeholder',
     },
     workdir: paths.scratchDir,
   }

@@ -7,15 +7,19 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import {
+  lacksCacheWritePrice,
   modelGatewaySchema,
   priceSchema,
+  providerUrlSchema,
   someResourcesSchema,
+  type Price,
 } from '../../daemon/protocol/lease.ts'
 import { nothingAllowed, policySchema, type Policy } from '../../policy/policy.ts'
 import { configFailure, readDocument } from '../document.ts'
 import { RunnerError, messageOf } from '../errors.ts'
 import { harnessText, needsModel, parseHarness, type Harness } from '../harness/harness.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
+import { priceFromTable } from './price-table.ts'
 
 const name = z
   .string()
@@ -37,12 +41,21 @@ export type KeySource = z.infer<typeof keySchema>
 const upstreamSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('openai'),
-    baseUrl: z.url({ protocol: /^https?$/ }).describe('up to and without /chat/completions'),
+    baseUrl: providerUrlSchema.describe('up to and without /chat/completions or /responses'),
+    key: keySchema,
+  }),
+  z.strictObject({
+    kind: z.literal('anthropic'),
+    baseUrl: providerUrlSchema.describe('up to and without /messages, such as https://host/v1'),
     key: keySchema,
   }),
   z.strictObject({
     kind: z.literal('replay'),
     recordings: z.string().min(1).describe('directory of <task name>/<run>.jsonl'),
+    api: z
+      .enum(['openai', 'anthropic'])
+      .optional()
+      .describe('whose API was recorded, for a harness that speaks several; default openai'),
   }),
 ])
 
@@ -64,7 +77,12 @@ const reserved = [
 const modelSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('the name sent to the provider'),
   upstream: upstreamSchema,
-  price: priceSchema.describe('US dollars per million tokens'),
+  price: priceSchema.optional().describe('US dollars per million tokens; or name a table'),
+  prices: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('file of dated prices; the price there of this name is taken'),
   parameters: z
     .record(z.string(), z.json())
     .default({})
@@ -82,7 +100,10 @@ const modelSchema = z.strictObject({
   attempts: z.int().min(1).max(20).optional().describe('tries of one call; default 10, replay 3'),
   timeoutSeconds: z.int().min(1).default(600).describe('longest wait for the provider'),
 })
-export type ModelSettings = z.infer<typeof modelSchema>
+/** With its price, wherever that was read. */
+export type ModelSettings = Omit<z.infer<typeof modelSchema>, 'price' | 'prices'> & {
+  readonly price: Price
+}
 
 export const limitsSchema = z.strictObject({
   steps: z.int().positive().default(250).describe('model calls of one trial'),
@@ -165,7 +186,7 @@ export async function resolveConfiguration(
       `name: "${where.defaultName}" can't be a name: ${zodMessage(label.error)}`,
     )
   const policy = await loadPolicy(data.policy, where)
-  const model = data.model === undefined ? null : withAbsolutePaths(data.model, where.baseDir)
+  const model = data.model === undefined ? null : await resolveModel(data.model, where)
   const rest = {
     name: label.data,
     harness,
@@ -197,6 +218,24 @@ async function loadPolicy(
   return parsed.data
 }
 
+async function resolveModel(
+  { price: written, prices, ...model }: z.infer<typeof modelSchema>,
+  where: { path: string; baseDir: string },
+): Promise<ModelSettings> {
+  if ((written === undefined) === (prices === undefined))
+    throw configFailure(
+      where.path,
+      'model.price: write the price down, or name a table of prices with model.prices, and not both',
+    )
+  const price = written ?? (await priceFromTable(resolve(where.baseDir, prices ?? ''), model.name))
+  if (lacksCacheWritePrice({ ...model, price }))
+    throw configFailure(
+      where.path,
+      'model.price.cacheWriteInputPerMillionUsd: is missing; an upstream of kind anthropic bills it',
+    )
+  return withAbsolutePaths({ ...model, price }, where.baseDir)
+}
+
 function withAbsolutePaths(model: ModelSettings, baseDir: string): ModelSettings {
   const { upstream } = model
   if (upstream.kind === 'replay')
@@ -226,9 +265,9 @@ async function configurationDigest(configuration: Omit<Configuration, 'digest'>)
 
 /** Neither where a key is nor where recordings lie changes an outcome. */
 const upstreamFacts = (upstream: ModelSettings['upstream']) =>
-  upstream.kind === 'openai'
-    ? { kind: upstream.kind, baseUrl: upstream.baseUrl }
-    : { kind: upstream.kind }
+  upstream.kind === 'replay'
+    ? { kind: upstream.kind, ...(upstream.api !== undefined && { api: upstream.api }) }
+    : { kind: upstream.kind, baseUrl: upstream.baseUrl }
 
 async function scriptDigest(file: string): Promise<string> {
   const bytes = await readFile(file).catch((error: unknown) => {

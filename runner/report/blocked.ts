@@ -1,5 +1,5 @@
 /** What agents tried to reach and were refused, folded from audit events: one row for each target and reason. */
-import type { AuditEvent } from '../../policy/audit-event.ts'
+import { isAttempt, type AuditEvent } from '../../policy/audit-event.ts'
 
 export interface BlockedRow {
   /** Name asked for, else null. */
@@ -17,8 +17,7 @@ export interface BlockedRow {
 export function foldBlocked(events: Iterable<AuditEvent>): BlockedRow[] {
   const rows = new Map<string, BlockedRow>()
   for (const event of events) {
-    if (event.action !== 'deny' || event.canary === true) continue
-    if (event.kind !== 'decision' && event.kind !== 'census') continue
+    if (event.action !== 'deny' || event.canary === true || !isAttempt(event)) continue
     const { host, port, protocol } = event
     // An address says more only where no name was asked for: a name goes to whatever the sandbox resolves it to.
     const address = host === null ? event.address : null

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import { allowedCapabilities } from '../../daemon/protocol/lease.ts'
+import { huggingFaceRepoSchema } from '../../policy/hugging-face.ts'
 
 const seconds = z.number().positive()
 
@@ -62,12 +63,11 @@ export const closedbookSectionSchema = z.strictObject({
   shm_mb: z.int().nonnegative().optional(),
   huggingface: z
     .array(
-      z.strictObject({
-        repo: z.string().regex(/^[\w.-]+\/[\w.-]+$/, 'must be "owner/name" of a model repository'),
+      huggingFaceRepoSchema.extend({
         revision: z
           .string()
-          .regex(/^[0-9a-f]{40}$/, 'must be a commit of 40 hex digits, not a branch'),
-        files: z.array(z.string().min(1)).min(1).default(['*']),
+          .regex(/^[0-9a-f]{40}$/, 'must be a commit of 40 hex digits, not a branch')
+          .describe('the commit that is served'),
       }),
     )
     .default([]),

@@ -1,5 +1,6 @@
 /** A task as the rest of the runner sees it: checked, with defaults filled in and every path resolved. */
 import type { allowedCapabilities } from '../../daemon/protocol/lease.ts'
+import type { HuggingFaceRepo } from '../../policy/hugging-face.ts'
 import type { ResultFormat } from './schema.ts'
 
 /** Where the image comes from. Containers are started by the id that it resolves to, never by a tag. */
@@ -19,12 +20,6 @@ export interface Suite {
   readonly expected: readonly string[] | null
 }
 
-export interface HuggingFaceArtifact {
-  readonly repo: string
-  readonly revision: string
-  readonly files: readonly string[]
-}
-
 export interface Task {
   readonly dir: string
   readonly name: string
@@ -42,7 +37,8 @@ export interface Task {
   readonly baseCommit: string | null
   readonly verify: 'patch' | 'snapshot' | 'artifacts'
   readonly artifacts: readonly { readonly source: string; readonly exclude: readonly string[] }[]
-  readonly huggingface: readonly HuggingFaceArtifact[]
+  /** Model artifacts that the sandbox may read. */
+  readonly huggingface: readonly HuggingFaceRepo[]
   readonly suites: { readonly functional: Suite; readonly regression: Suite | null }
   readonly environment: {
     readonly env: Readonly<Record<string, string>>

@@ -22,6 +22,7 @@ import { packageVersion } from '../version.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
+import { huggingFaceEnvironment, leasePolicy } from './hugging-face.ts'
 import type { HarnessEnd, HarnessRun } from './harness-run.ts'
 import { miniRun } from './mini-run.ts'
 import { scriptRun } from './script-run.ts'
@@ -118,12 +119,14 @@ function taskRequest({
   const chosen = Object.entries({ ...resources, ...configuration.resources }).filter(
     ([, value]) => value !== undefined,
   )
+  const policy = leasePolicy(configuration.policy, task.huggingface)
   return {
     image: images.task,
     network: 'sealed',
-    policy: configuration.policy,
+    policy,
     env: {
-      ...proxyEnvironment(configuration.policy),
+      ...proxyEnvironment(policy),
+      ...huggingFaceEnvironment(policy),
       ...task.environment.env,
     },
     capabilities: [...task.environment.capabilities],

@@ -29,7 +29,11 @@ export interface HarnessEnd {
   readonly ignoredSettings?: (reported: unknown) => readonly string[]
 }
 
-/** When we end it from outside: its own limits, and those of its task, come first. */
+/** The time of the agent phase: the configuration's limit or the task's, whichever is shorter. */
+export const agentTimeMs = ({ configuration, task }: ExecutionContext): number =>
+  Math.min(configuration.limits.wallTimeSeconds, task.agent.timeoutSeconds ?? Infinity) * 1000
+
+/** When we end a harness from outside that keeps the time itself: its own end comes first. */
 export const agentLimitMs = ({ configuration, task }: ExecutionContext): number => {
   const limit = hardLimitSeconds(configuration.limits)
   return Math.min(limit, (task.agent.timeoutSeconds ?? Infinity) + 60) * 1000

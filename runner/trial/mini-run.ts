@@ -69,8 +69,8 @@ async function gateway(
   const { upstream } = model
   return {
     upstream:
-      upstream.kind === 'openai'
-        ? { kind: 'openai', baseUrl: upstream.baseUrl, apiKey: await readKey(upstream.key) }
+      upstream.kind !== 'replay'
+        ? { kind: upstream.kind, baseUrl: upstream.baseUrl, apiKey: await readKey(upstream.key) }
         : {
             kind: 'replay',
             bundle: await client.putBundle(

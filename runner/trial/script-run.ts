@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { RunnerError } from '../errors.ts'
 import type { Harness } from '../harness/harness.ts'
-import { agentLimitMs, type HarnessEnd, type HarnessRun, type Sandboxes } from './harness-run.ts'
+import { agentTimeMs, type HarnessEnd, type HarnessRun, type Sandboxes } from './harness-run.ts'
 import { packDirectory, packFiles } from './bundle.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
@@ -52,7 +52,7 @@ function run(
         argv,
         env,
         merged: true,
-        timeoutMs: agentLimitMs(context),
+        timeoutMs: agentTimeMs(context),
         outputLimitBytes: logLimitBytes,
       },
       { onStdout: (bytes) => void log.push(bytes), signal },

@@ -228,6 +228,7 @@ function notRun({ suites }: Task): TrialResult['suites'] {
 const usageOf = (usage: Usage | undefined): TrialResult['usage'] => ({
   inputTokens: usage?.inputTokens ?? 0,
   cachedInputTokens: usage?.cachedInputTokens ?? 0,
+  ...(usage?.cacheWriteInputTokens ? { cacheWriteInputTokens: usage.cacheWriteInputTokens } : {}),
   outputTokens: usage?.outputTokens ?? 0,
   reasoningTokens: usage?.reasoningTokens ?? 0,
   calls: usage?.calls ?? 0,

@@ -118,8 +118,13 @@ await bench('latency', async (report) => {
 
 async function load(spec: LoadSpec, prefix: readonly string[]): Promise<number[]> {
   const argv = [...prefix, process.execPath, '--no-warnings', generator, JSON.stringify(spec)]
-  const { stdout } = await run('env', argv, { maxBuffer: 2 ** 26 })
-  return JSON.parse(stdout) as number[]
+  try {
+    const { stdout } = await run('env', argv, { maxBuffer: 2 ** 26 })
+    return JSON.parse(stdout) as number[]
+  } catch (error) {
+    const said = (error as { stderr?: string }).stderr ?? String(error)
+    throw new Error(`the requests did not all succeed: ${said.trim()}`, { cause: said })
+  }
 }
 
 async function listen(undo: AsyncDisposableStack, server: net.Server): Promise<number> {

@@ -77,8 +77,16 @@ for (let sent = 0; sent < spec.perSecond * spec.seconds;) {
     await new Promise((resolve) => setTimeout(resolve, due - now))
     continue
   }
-  under.push(one().then(() => performance.now() - due))
+  const took = one().then(() => performance.now() - due)
+  // Told at the end.
+  took.catch(() => {})
+  under.push(took)
   sent += 1
 }
-console.log(JSON.stringify(await Promise.all(under)))
-process.exit(0)
+try {
+  console.log(JSON.stringify(await Promise.all(under)))
+  process.exit(0)
+} catch (error) {
+  console.error(String(error))
+  process.exit(1)
+}

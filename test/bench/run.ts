@@ -35,7 +35,10 @@ for (const name of wanted.length > 0 ? wanted : all) {
   console.log('')
 }
 
-const table = new Table({ head: ['benchmark', 'what', 'measured', 'bar', ''], style: { head: [] } })
+const table = new Table({
+  head: ['benchmark', 'what', 'measured', 'bar', ''],
+  style: { head: [], border: [] },
+})
 for (const { bench, what, measured, bar, ok } of figures)
   table.push([bench, what, measured, bar, ok === null ? '' : ok ? 'PASS' : 'OVER'])
 console.log(table.toString())

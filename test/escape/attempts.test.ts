@@ -20,11 +20,7 @@ const census = (protocol: string, address: string, port: number | '-', reason: s
   `census ${protocol} - ${address} ${port} deny ${reason} x1`
 
 const rows = (nonce: string): readonly Row[] => [
-  [
-    'curl',
-    /access denied/,
-    ['decision tls - 198.51.100.7 443 deny direct_tcp x1 no server name'],
-  ],
+  ['curl', /access denied/, ['decision tls - 198.51.100.7 443 deny direct_tcp x1 no server name']],
   [
     'curl no proxy',
     /reset by peer|Could not connect/,
@@ -69,8 +65,16 @@ const rows = (nonce: string): readonly Row[] => [
     /ECONNREFUSED|ECONNRESET|empty/,
     [census('tcp', '198.51.100.31', 3128, 'direct_tcp')],
   ],
-  ['dns over tls', /ECONNREFUSED|ECONNRESET|empty/, [census('tcp', '198.51.100.85', 853, 'direct_tcp')]],
-  ['engine over tcp', /ECONNREFUSED|ECONNRESET|empty/, [census('tcp', '172.17.0.1', 2375, 'direct_tcp')]],
+  [
+    'dns over tls',
+    /ECONNREFUSED|ECONNRESET|empty/,
+    [census('tcp', '198.51.100.85', 853, 'direct_tcp')],
+  ],
+  [
+    'engine over tcp',
+    /ECONNREFUSED|ECONNRESET|empty/,
+    [census('tcp', '172.17.0.1', 2375, 'direct_tcp')],
+  ],
   ['udp', /EPERM/, [census('udp', '198.51.100.8', 4433, 'direct_udp')]],
   ['quic', /EPERM/, [census('udp', '198.51.100.8', 443, 'direct_udp')]],
   ['mdns', /EPERM/, [census('udp', '224.0.0.251', 5353, 'direct_udp')]],
@@ -84,7 +88,11 @@ const rows = (nonce: string): readonly Row[] => [
   ['dns query over tcp', /code 3/, [dns(`tcp.${nonce}.example`, '198.51.100.54', 'A')]],
   ['ping', /EPERM/, [census('icmp', '198.51.100.7', '-', 'direct_icmp')]],
   ['udp-lite', /EPERM/, [census('other', '198.51.100.7', '-', 'direct_other')]],
-  ['ipv6 mapped', /ECONNREFUSED|ECONNRESET|empty/, [census('tcp', '198.51.100.66', 7000, 'direct_tcp')]],
+  [
+    'ipv6 mapped',
+    /ECONNREFUSED|ECONNRESET|empty/,
+    [census('tcp', '198.51.100.66', 7000, 'direct_tcp')],
+  ],
   ['sctp', /EPROTONOSUPPORT|EPERM|ECONN/, noEvent],
   ['dccp', /ESOCKTNOSUPPORT|EPERM|ECONN/, noEvent],
   ['raw icmp', /EPERM/, noEvent],
@@ -114,24 +122,27 @@ const rows = (nonce: string): readonly Row[] => [
 ]
 
 for (const user of ['root', '1000'])
-  void t.test(`as ${user} nothing gets out, all within a second, each attempt recorded once`, async (t) => {
-    const nonce = `n${crypto.randomUUID().slice(0, 8)}`
-    const before = (await world.audit(lease)).length
-    const results = (await world.python(lease, program, [nonce], { user })) as Record<
-      string,
-      { seen: string; ms: number }
-    >
-    const expected: string[] = []
-    for (const [name, seen, events] of rows(nonce)) {
-      const result = results[name]
-      t.match(result?.seen, seen, name)
-      t.ok((result?.ms ?? Infinity) < 1000, `${name} took ${result?.ms} ms`)
-      expected.push(...(events ?? []))
-    }
-    t.equal(Object.keys(results).length, rows(nonce).length, 'every attempt has its row')
-    const lines = (await world.audit(lease)).slice(before).map(eventLine)
-    t.strictSame(lines.toSorted(), expected.toSorted())
-  })
+  void t.test(
+    `as ${user} nothing gets out, all within a second, each attempt recorded once`,
+    async (t) => {
+      const nonce = `n${crypto.randomUUID().slice(0, 8)}`
+      const before = (await world.audit(lease)).length
+      const results = (await world.python(lease, program, [nonce], { user })) as Record<
+        string,
+        { seen: string; ms: number }
+      >
+      const expected: string[] = []
+      for (const [name, seen, events] of rows(nonce)) {
+        const result = results[name]
+        t.match(result?.seen, seen, name)
+        t.ok((result?.ms ?? Infinity) < 1000, `${name} took ${result?.ms} ms`)
+        expected.push(...(events ?? []))
+      }
+      t.equal(Object.keys(results).length, rows(nonce).length, 'every attempt has its row')
+      const lines = (await world.audit(lease)).slice(before).map(eventLine)
+      t.strictSame(lines.toSorted(), expected.toSorted())
+    },
+  )
 
 void t.test('a server in the sandbox works by every name that it has', async (t) => {
   const answers = await world.python(
@@ -148,11 +159,7 @@ get = lambda host: urllib.request.urlopen(f'http://{host}:30000/{host}', timeout
 print(json.dumps([get(host) for host in ('127.0.0.1', 'localhost', socket.gethostname())]))
 `,
   )
-  t.strictSame(answers, [
-    'hello from /127.0.0.1',
-    'hello from /localhost',
-    'hello from /sandbox',
-  ])
+  t.strictSame(answers, ['hello from /127.0.0.1', 'hello from /localhost', 'hello from /sandbox'])
 })
 
 void t.test("the host's own ports can't be reached by any of its addresses", async (t) => {

@@ -276,13 +276,13 @@ void t.test(
       [image(null), 'remote_url_denied', 'messages[0].content[0].image_url', 'nothing'],
       [
         image({ url: pixel, file_id: 'f' }),
-        'body_field_denied',
+        'remote_url_denied',
         'messages[0].content[0].image_url.file_id',
         'an id beside it',
       ],
       [
         parts({ type: 'file', file: { file_id: 'file-1' } }),
-        'body_field_denied',
+        'remote_url_denied',
         'messages[0].content[0].file.file_id',
         'a stored file',
       ],
@@ -312,7 +312,7 @@ void t.test(
       ],
       [
         parts({ type: 'text', text: 'x', file_id: 'f' }),
-        'body_field_denied',
+        'remote_url_denied',
         'messages[0].content[0].file_id',
         'an id in a text part',
       ],

@@ -5,7 +5,7 @@
  * whoever opens an object here has decided first.
  */
 import { open } from 'node:fs/promises'
-import { GrowingArtifact, StoredArtifact, type Artifact } from './artifact.ts'
+import { GrowingArtifact, StoredArtifact, type Artifact, type Origin } from './artifact.ts'
 import { BlobStore } from './blob-store.ts'
 import { Flight } from './flight.ts'
 import { objectKey, type ObjectName } from './object-name.ts'
@@ -16,6 +16,8 @@ export interface ArtifactCacheOptions {
   readonly maxBytes: number
   /** A fetch that nobody reads any more goes on for so long; what it has written stays for the next. */
   readonly lingerMs?: number
+  /** Before a source that broke off is asked again; doubled each time after. */
+  readonly firstPauseMs?: number
 }
 
 export interface CacheStats {
@@ -36,7 +38,13 @@ interface Entry {
   readers: number
 }
 
+const counterOf = { hit: 'hits', join: 'joins', miss: 'misses' } as const satisfies Record<
+  Origin,
+  string
+>
+
 const defaultLingerMs = 10_000
+const defaultFirstPauseMs = 250
 /** How exactly the order of use survives a restart. */
 const touchEveryMs = 60_000
 
@@ -45,6 +53,7 @@ export class ArtifactCache implements AsyncDisposable {
   readonly #store: BlobStore
   readonly #maxBytes: number
   readonly #lingerMs: number
+  readonly #firstPauseMs: number
   readonly #entries = new Map<string, Entry>()
   readonly #flights = new Map<string, Flight>()
   /** Files that are being removed: the next fetch of one waits for it. */
@@ -58,6 +67,7 @@ export class ArtifactCache implements AsyncDisposable {
     this.#store = store
     this.#maxBytes = options.maxBytes
     this.#lingerMs = options.lingerMs ?? defaultLingerMs
+    this.#firstPauseMs = options.firstPauseMs ?? defaultFirstPauseMs
   }
 
   /** Takes up what is there; a quota that has shrunk since is kept to at once. */
@@ -95,7 +105,8 @@ export class ArtifactCache implements AsyncDisposable {
       if (stored !== null) return stored
     }
     const flight = this.#flights.get(key)
-    if (flight !== undefined && !flight.stopping) return this.#board(flight, 'join')
+    if (flight !== undefined && !flight.stopping)
+      return this.#board(flight, flight.readable === name.size ? 'hit' : 'join')
     return this.#board(this.#depart(key, name, source), 'miss')
   }
 
@@ -110,7 +121,7 @@ export class ArtifactCache implements AsyncDisposable {
       if (this.#entries.get(key) === entry && !this.#flights.has(key)) await this.#drop(key, entry)
       return null
     }
-    this.#counts.hits += 1
+    this.#counts[counterOf.hit] += 1
     const now = Date.now()
     if (now - entry.usedAtMs > touchEveryMs) void this.#store.touch(key, now)
     entry.usedAtMs = now
@@ -141,7 +152,11 @@ export class ArtifactCache implements AsyncDisposable {
     entry.usedAtMs = Date.now()
     const before = [this.#flights.get(key)?.ended, this.#removing.get(key)]
     const ready = Promise.all([...before, ...dropped]).then(() => undefined)
-    const flight = new Flight(name, source, this.#store, ready)
+    const flight = new Flight(name, source, {
+      store: this.#store,
+      ready,
+      firstPauseMs: this.#firstPauseMs,
+    })
     this.#flights.set(key, flight)
     void flight.ended.then(() => this.#landed(flight, entry))
     return flight
@@ -157,8 +172,8 @@ export class ArtifactCache implements AsyncDisposable {
     if (flight.readers === 0) void flight.close()
   }
 
-  #board(flight: Flight, origin: 'join' | 'miss'): Artifact {
-    this.#counts[origin === 'join' ? 'joins' : 'misses'] += 1
+  #board(flight: Flight, origin: Origin): Artifact {
+    this.#counts[counterOf[origin]] += 1
     const entry = this.#entries.get(flight.key)
     flight.readers += 1
     if (entry !== undefined) entry.readers += 1

@@ -54,7 +54,7 @@ export class GrowingArtifact implements Artifact {
   readonly #onClose: () => void
   #closed = false
 
-  constructor(flight: Flight, origin: 'join' | 'miss', onClose: () => void) {
+  constructor(flight: Flight, origin: Origin, onClose: () => void) {
     this.size = flight.name.size
     this.origin = origin
     this.#flight = flight

@@ -4,7 +4,17 @@
  * sandbox ever sees it. One process at a time: the lock is a socket that dies with its holder.
  */
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import {
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
 import net from 'node:net'
 import path from 'node:path'
 import { HostError } from '../../errors.ts'

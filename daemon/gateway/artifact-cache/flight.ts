@@ -15,9 +15,16 @@ import { DigestError, SourceError, type Source } from './source.ts'
 export const heldBackBytes = 64 * 1024
 const maxPendingBytes = 4 * 1024 * 1024
 const maxTries = 5
-const firstPauseMs = 250
 const longestPauseMs = 10_000
 const rereadBytes = 1024 * 1024
+
+export interface FlightOptions {
+  readonly store: BlobStore
+  /** Nothing is touched before. */
+  readonly ready: Promise<void>
+  /** Before the source is asked a second time; doubled each time after. */
+  readonly firstPauseMs: number
+}
 
 export class Flight {
   readonly name: ObjectName
@@ -27,6 +34,7 @@ export class Flight {
   readers = 0
   readonly #store: BlobStore
   readonly #source: Source
+  readonly #firstPauseMs: number
   readonly #stop = new AbortController()
   #handle: FileHandle | null = null
   #hash: Hash
@@ -38,10 +46,11 @@ export class Flight {
   #failure: Error | null = null
   #progress = Promise.withResolvers<void>()
 
-  constructor(name: ObjectName, source: Source, store: BlobStore, ready: Promise<void>) {
+  constructor(name: ObjectName, source: Source, { store, ready, firstPauseMs }: FlightOptions) {
     this.name = name
     this.key = objectKey(name)
     this.#store = store
+    this.#firstPauseMs = firstPauseMs
     this.#source = source
     this.#hash = hasherOf(name)
     this.ended = this.#run(ready)
@@ -121,7 +130,7 @@ export class Flight {
     }
     this.#etag = await this.#store.readEtag(this.key)
     const buffer = Buffer.allocUnsafe(rereadBytes)
-    for (let at = 0; at < size; ) {
+    for (let at = 0; at < size;) {
       const { bytesRead } = await handle.read(buffer, 0, buffer.length, at)
       if (bytesRead === 0) break
       this.#stop.signal.throwIfAborted()
@@ -144,7 +153,7 @@ export class Flight {
         const asked = error instanceof SourceError ? error.retryAfterMs : 0
         if (asked === null || asked > longestPauseMs || failed >= maxTries || isDiskError(error))
           throw error
-        await pause(Math.max(asked, firstPauseMs * 2 ** (failed - 1)), this.#stop.signal)
+        await pause(Math.max(asked, this.#firstPauseMs * 2 ** (failed - 1)), this.#stop.signal)
       }
     }
   }
@@ -215,7 +224,7 @@ export class Flight {
 }
 
 async function writeAll(handle: FileHandle, bytes: Buffer, position: number): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
+  for (let done = 0; done < bytes.length;) {
     const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done)
     done += bytesWritten
   }

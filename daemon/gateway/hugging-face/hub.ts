@@ -10,7 +10,7 @@ import { version } from '../../version.ts'
 import type { Source } from '../artifact-cache/source.ts'
 import { HubError } from './hub-error.ts'
 import { judgeRedirect, type RedirectRules } from './redirect.ts'
-import { pageSchema, Tree, type TreeEntry, type TreeFile } from './tree.ts'
+import { pageSchema, type Tree, type TreeEntry, type TreeFile } from './tree.ts'
 import { TreeStore } from './tree-store.ts'
 
 export interface HubOptions {
@@ -23,6 +23,8 @@ export interface HubOptions {
   readonly directory: string
   /** Until the head of an answer, and between two pieces of its body. */
   readonly timeoutMs?: number
+  /** Before something is asked a second time; doubled each time after. */
+  readonly firstPauseMs?: number
 }
 
 export interface RepoAt {
@@ -36,7 +38,7 @@ const maxPageBytes = 32 * 1024 * 1024
 const defaultTimeoutMs = 30_000
 const accessForMs = 10 * 60_000
 const apiTries = 4
-const firstPauseMs = 250
+const defaultFirstPauseMs = 250
 const longestPauseMs = 10_000
 
 export class Hub implements AsyncDisposable {
@@ -44,6 +46,7 @@ export class Hub implements AsyncDisposable {
   readonly #token: string | undefined
   readonly #fileHosts: readonly string[]
   readonly #agent: Agent
+  readonly #firstPauseMs: number
   readonly #trees: TreeStore
   readonly #granted = new Map<string, number>()
   readonly #stop = new AbortController()
@@ -53,6 +56,7 @@ export class Hub implements AsyncDisposable {
     this.#token = options.token
     this.#fileHosts = options.fileHosts ?? []
     this.#trees = trees
+    this.#firstPauseMs = options.firstPauseMs ?? defaultFirstPauseMs
     const timeoutMs = options.timeoutMs ?? defaultTimeoutMs
     this.#agent = new Agent({
       headersTimeout: timeoutMs,
@@ -159,7 +163,7 @@ export class Hub implements AsyncDisposable {
         const asked = error instanceof HubError ? error.retryAfterMs : null
         if (asked === null || asked > longestPauseMs || failed >= apiTries) throw error
         signal.throwIfAborted()
-        const ms = Math.max(asked, firstPauseMs * 2 ** (failed - 1))
+        const ms = Math.max(asked, this.#firstPauseMs * 2 ** (failed - 1))
         await new Promise((resolve) => setTimeout(resolve, ms))
         signal.throwIfAborted()
       }

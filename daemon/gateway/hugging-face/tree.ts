@@ -51,6 +51,10 @@ export class Tree {
     )
   }
 
+  get files(): TreeFile[] {
+    return [...this.#files.values()]
+  }
+
   file(at: string): TreeFile | undefined {
     return this.#files.get(at)
   }

@@ -4,6 +4,7 @@ import t from 'tap'
 import { tokensOf } from '../../../daemon/gateway/chat-shape.ts'
 import { costOf } from '../../../daemon/protocol/model-cost.ts'
 import {
+  type Behaviour,
   completion,
   events,
   json,
@@ -35,6 +36,14 @@ void t.test('the metered cost is that of the summed usage, exactly, whatever the
     ),
     2_000_000_000_000_000,
   )
+  const written = {
+    inputTokens: 10,
+    cachedInputTokens: 3,
+    cacheWriteInputTokens: 5,
+    outputTokens: 0,
+  }
+  t.equal(costOf(written, { ...price, cacheWriteInputPerMillionUsd: 2 }), 0.00001253)
+  t.equal(costOf(written, price), 0.00000803, 'without a rate of its own it is input')
   const parts = Array.from({ length: 1000 }, (_, n) => {
     return {
       inputTokens: 900 + n * 37,
@@ -67,9 +76,20 @@ void t.test('usage that is missing or makes no sense is not read as zero', (t) =
     [
       good,
       'details may be absent',
-      { inputTokens: 10, cachedInputTokens: 0, outputTokens: 5, reasoningTokens: 0 },
+      {
+        inputTokens: 10,
+        cachedInputTokens: 0,
+        cacheWriteInputTokens: 0,
+        outputTokens: 5,
+        reasoningTokens: 0,
+      },
     ],
     [{ ...good, prompt_tokens_details: null }, 'details may be null', { inputTokens: 10 }],
+    [
+      { ...good, prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 8 } },
+      'what was read is not written as well',
+      { cachedInputTokens: 4, cacheWriteInputTokens: 6 },
+    ],
     [{ ...good, prompt_cache_hit_tokens: 4 }, "DeepSeek's name", { cachedInputTokens: 4 }],
     [
       { ...good, total_tokens: 18, completion_tokens_details: { reasoning_tokens: 3 } },
@@ -130,6 +150,45 @@ void t.test(
   },
 )
 
+void t.test('calls that say what they may take run side by side while that fits', async (t) => {
+  const bytes = JSON.stringify(request({ max_tokens: 50 })).length
+  const table = [
+    { budget: { outputTokens: 149 }, why: 'of output, three limits of 50 do not fit' },
+    { budget: { totalTokens: 3 * (bytes + 50) - 1 }, why: 'of all tokens, a byte is one at most' },
+    // A byte of input costs the dearer of reading and writing the cache: 1.375; 50 of output 220.
+    { budget: { costUsd: (3 * (bytes * 1.375 + 220) - 1) / 1e6 }, why: 'of dollars' },
+    { budget: { calls: 2 }, why: 'of calls' },
+  ]
+  for (const { budget, why } of table) {
+    const waiting: (() => void)[] = []
+    const held: Behaviour = (response, body) =>
+      void waiting.push(() => json(completion('ok', usage(10, 0, 5)))(response, body))
+    await using provider = await StandInProvider.open([held, held, held, held])
+    await using sandbox = await Sandbox.open({ baseUrl: provider.baseUrl, spec: { budget } })
+    const first = [sandbox.ask({ max_tokens: 50 }), sandbox.ask({ max_tokens: 50 })]
+    await until(() => provider.seen.length === 2)
+    const third = sandbox.ask({ max_tokens: 50 })
+    const fourth = sandbox.ask()
+    await sandbox.caughtUp()
+    t.equal(provider.seen.length, 2, why)
+    waiting[0]?.()
+    waiting[1]?.()
+    await Promise.all(first)
+    if ('calls' in budget) {
+      t.strictSame(statuses([await third, await fourth]), [401, 401], why)
+      continue
+    }
+    // Their answers took less than they might have: the third starts, the fourth, which names no limit, waits.
+    await until(() => provider.seen.length === 3)
+    await sandbox.caughtUp()
+    t.equal(provider.seen.length, 3, why)
+    waiting[2]?.()
+    await until(() => provider.seen.length === 4)
+    waiting[3]?.()
+    t.strictSame(statuses([await third, await fourth]), [200, 200], why)
+  }
+})
+
 void t.test('a failed call leaves its turn within the budget to the next one', async (t) => {
   await using provider = await StandInProvider.open([
     json({ error: { message: 'boom' } }, 500),
@@ -170,12 +229,10 @@ void t.test(
       () => written.resolve(),
     )
     await written.promise
-    // What is answered now was read after what was written before.
-    const caughtUp = () => sandbox.send('/closedbook/ping', { method: 'GET' })
-    await caughtUp()
+    await sandbox.caughtUp()
     stream.destroy()
     impatient.destroy()
-    await caughtUp()
+    await sandbox.caughtUp()
     finish()
     await until(() => sandbox.gateway.usage().calls === 1)
     t.match(sandbox.gateway.usage(), { inputTokens: 7, outputTokens: 9, fault: null })
@@ -192,7 +249,14 @@ void t.test(
     t.match(await get('/closedbook/ping'), { status: 200, text: '{"gateway":"open"}' })
     t.match(JSON.parse((await get('/v1/models')).text), { object: 'list', data: [{ id: 'm-1' }] })
     const denied: [string, string][] = [
-      ['POST', '/v1/responses'],
+      ['POST', '/v1/responses/resp_1/cancel'],
+      ['GET', '/v1/responses/resp_1'],
+      ['POST', '/v1/messages/batches'],
+      ['POST', '/v1/messages?beta=false'],
+      ['POST', '/v1/containers'],
+      ['POST', '/v1/vector_stores'],
+      ['GET', '/v1/realtime'],
+      ['POST', '/v1/conversations'],
       ['POST', '/v1/files'],
       ['POST', '/v1/embeddings'],
       ['GET', '/v1/chat/completions'],

@@ -34,7 +34,7 @@ void t.test(
     )
     t.strictSame(
       Object.keys(answer.headers).toSorted(),
-      ['connection', 'content-length', 'content-type', 'date', 'x-request-id'],
+      ['connection', 'content-length', 'content-type', 'date', 'request-id', 'x-request-id'],
       'headers about the account are dropped',
     )
     const seen = provider.seen[0]
@@ -45,6 +45,7 @@ void t.test(
     t.strictSame(sandbox.gateway.usage(), {
       inputTokens: 1000,
       cachedInputTokens: 200,
+      cacheWriteInputTokens: 0,
       outputTokens: 50,
       reasoningTokens: 7,
       calls: 1,
@@ -95,8 +96,12 @@ void t.test(
     const quiet = await sandbox.ask({ stream: true })
     t.equal(quiet.text, `${events(chunks)}data: [DONE]\n\n`.replace(/^/, ''))
     t.match(quiet.headers['content-type'], 'text/event-stream')
+    await until(() => provider.finished === 1)
+    await sandbox.caughtUp()
     const loud = await sandbox.ask({ stream: true, stream_options: { include_usage: true } })
     t.equal(loud.text, `${events(whole)}data: [DONE]\n\n`)
+    await until(() => provider.finished === 2)
+    await sandbox.caughtUp()
     await sandbox.ask({ stream: true, stream_options: { include_obfuscation: false } })
     t.strictSame(
       provider.seen.map(({ body }) => body['stream_options']),

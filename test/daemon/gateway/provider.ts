@@ -18,10 +18,13 @@ export class StandInProvider implements AsyncDisposable {
   readonly #server: http.Server
   readonly #behaviours: Behaviour[]
   connections = 0
+  /** Answers that were sent to their end. */
+  finished = 0
 
   private constructor(behaviours: Behaviour[]) {
     this.#behaviours = behaviours
     this.#server = http.createServer((request, response) => {
+      response.on('finish', () => (this.finished += 1))
       const chunks: Buffer[] = []
       request.on('data', (chunk: Buffer) => chunks.push(chunk))
       request.on('end', () => {
@@ -97,6 +100,9 @@ const hostHeaders = {
   'x-ratelimit-remaining-tokens': '149984',
   'set-cookie': '__cf_bm=abc',
   'x-request-id': 'req_1',
+  'request-id': 'req_1',
+  'anthropic-organization-id': 'org-secret',
+  'anthropic-ratelimit-requests-remaining': '49',
 }
 
 export const json =
@@ -125,13 +131,23 @@ export const textChunks = (text: string): object[] => [
 export const events = (payloads: readonly unknown[]): string =>
   payloads.map((payload) => `data: ${JSON.stringify(payload)}\n\n`).join('')
 
+/** As APIs whose events have names write them. */
+export const namedEvents = (payloads: readonly { type: string }[]): string =>
+  payloads.map((payload) => `event: ${payload.type}\ndata: ${JSON.stringify(payload)}\n\n`).join('')
+
 /** A whole stream, its bytes cut every `cut` bytes. */
-export const sse =
-  (payloads: readonly unknown[], { cut = 7, end = 'data: [DONE]\n\n' } = {}): Behaviour =>
+export const sse = (payloads: readonly unknown[], { cut = 7, end = 'data: [DONE]\n\n' } = {}) =>
+  stream(`: keep\n\n${events(payloads)}${end}`, cut)
+
+export const namedSse = (payloads: readonly { type: string }[], { cut = 7 } = {}) =>
+  stream(namedEvents(payloads), cut)
+
+const stream =
+  (text: string, cut: number): Behaviour =>
   (response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', ...hostHeaders })
-    const bytes = Buffer.from(`: keep\n\n${events(payloads)}${end}`)
+    const bytes = Buffer.from(text)
     for (let at = 0; at < bytes.length; at += cut) response.write(bytes.subarray(at, at + cut))
-    // Some providers end the response a moment after [DONE].
+    // Some providers end the response a moment after its last event.
     setTimeout(() => response.end(), 2)
   }

@@ -10,13 +10,16 @@ import type { ModelCallEvent } from '../../../daemon/gateway/calls.ts'
 import { modelGatewaySchema, type ModelGatewaySpec } from '../../../daemon/protocol/lease.ts'
 import { recordedCallSchema, type RecordedCall } from '../../../daemon/protocol/recording.ts'
 import type { AuditRecord } from '../../../policy/audit-event.ts'
-import { apiKey } from './provider.ts'
+import { apiKey as defaultKey } from './provider.ts'
 
 export const price = {
   inputPerMillionUsd: 1.1,
   cachedInputPerMillionUsd: 0.11,
   outputPerMillionUsd: 4.4,
 }
+
+/** With the rate that an upstream of kind anthropic must have. */
+const fullPrice = { ...price, cacheWriteInputPerMillionUsd: 1.375 }
 
 export interface Received {
   readonly status: number
@@ -26,6 +29,9 @@ export interface Received {
 
 export interface Options {
   readonly baseUrl?: string
+  /** Whose API the provider has. */
+  readonly kind?: 'openai' | 'anthropic'
+  readonly apiKey?: string
   readonly replay?: readonly RecordedCall[]
   readonly exchangesFile?: string
   readonly spec?: Partial<
@@ -56,7 +62,14 @@ export class Sandbox implements AsyncDisposable {
     this.#undo = undo
   }
 
-  static async open({ baseUrl, replay, spec = {}, ...rest }: Options): Promise<Sandbox> {
+  static async open({
+    baseUrl,
+    kind = 'openai',
+    apiKey = defaultKey,
+    replay,
+    spec = {},
+    ...rest
+  }: Options): Promise<Sandbox> {
     await using undo = new AsyncDisposableStack()
     const directory = await mkdtemp(join(tmpdir(), 'gateway-'))
     undo.defer(() => rm(directory, { recursive: true }))
@@ -69,11 +82,9 @@ export class Sandbox implements AsyncDisposable {
     const owner = new AbortController()
     const exchangesFile = rest.exchangesFile ?? join(directory, 'exchanges.jsonl')
     const upstream =
-      baseUrl === undefined
-        ? { kind: 'replay', bundle: 'b', path: 'p' }
-        : { kind: 'openai', baseUrl, apiKey }
+      baseUrl === undefined ? { kind: 'replay', bundle: 'b', path: 'p' } : { kind, baseUrl, apiKey }
     const gateway = await ModelGateway.open(
-      modelGatewaySchema.parse({ upstream, model: 'm-1', price, ...spec }),
+      modelGatewaySchema.parse({ upstream, model: 'm-1', price: fullPrice, ...spec }),
       {
         server,
         audit: {
@@ -125,6 +136,11 @@ export class Sandbox implements AsyncDisposable {
       headers: response.headers,
       text: Buffer.concat(chunks).toString(),
     }
+  }
+
+  /** What is answered now was read after everything that was sent before. */
+  async caughtUp(): Promise<void> {
+    await this.send('/closedbook/ping', { method: 'GET' })
   }
 
   ask(fields: Record<string, unknown> = {}): Promise<Received> {

@@ -1,7 +1,7 @@
 /** GPUs of leases, on a real engine with a stand-in for NVIDIA's hook and one for nvidia-smi: see support/gpu-host.ts. */
-import { randomBytes } from 'node:crypto'
-import { cp, writeFile } from 'node:fs/promises'
+import { cp, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { pack } from 'tar-stream'
@@ -21,16 +21,20 @@ const gpu = {
   releaseTimeoutMs: 1500,
   quarantineSeconds: 1,
 }
-const daemon = await TestDaemon.open(host.engine.socketPath, { gpu })
+const daemon = await TestDaemon.open(host.engine.socketPath, { gpu }).catch(async (error) => {
+  await host[Symbol.asyncDispose]()
+  throw error
+})
 t.teardown(() => daemon[Symbol.asyncDispose]())
 const { client } = daemon
 
 /** As CUDA images are: it asks for every GPU by its environment. */
 const image = await (async () => {
-  const context = pack()
+  const tar = pack()
   const base = await host.engine.baseImage()
-  context.entry({ name: 'Dockerfile' }, `FROM ${base}\nENV NVIDIA_VISIBLE_DEVICES=all\n`)
-  context.finalize()
+  tar.entry({ name: 'Dockerfile' }, `FROM ${base}\nENV NVIDIA_VISIBLE_DEVICES=all\n`)
+  tar.finalize()
+  const context = Readable.from(tar as AsyncIterable<Buffer>)
   const tag = 'closedbook-test/cuda:1'
   return (await host.engine.engine.buildImage({ context, tag, network: 'none' })).id
 })()
@@ -93,7 +97,9 @@ t.test('24 racing requests for 4 GPUs get 4, each its own', async (t) => {
   const ends = await Promise.allSettled(Array.from({ length: 24 }, () => open(1)))
   const views = ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []))
   t.strictSame(views.flatMap(uuids).toSorted(), fakeGpus.map(({ uuid }) => uuid).toSorted())
-  const refused = ends.flatMap((end) => (end.status === 'rejected' ? [end.reason as RemoteError] : []))
+  const refused = ends.flatMap((end) =>
+    end.status === 'rejected' ? [end.reason as RemoteError] : [],
+  )
   t.equal(refused.length, 20)
   for (const { code, message } of refused) {
     t.equal(code, 'lease_no_capacity')
@@ -129,7 +135,10 @@ t.test('the choice is by place on the bus, and what is returned is lent again', 
 
 t.test('a lease without GPUs sees none, whatever its image asks for', async (t) => {
   const view = await open(0)
-  t.equal(await sh(view.lease, 'echo $NVIDIA_VISIBLE_DEVICES; ls -d /dev/nvidia* 2>/dev/null'), 'void')
+  t.equal(
+    await sh(view.lease, 'echo $NVIDIA_VISIBLE_DEVICES; ls -d /dev/nvidia* 2>/dev/null'),
+    'void',
+  )
   t.strictSame(view.gpus, [])
   await close(view)
 })
@@ -148,7 +157,7 @@ t.test('a start that fails by the GPU is told with the reason, and nothing is le
     return (await engine.listContainers({})).length
   }
   const table: [mode: 'fail' | 'none' | 'hang', says: RegExp][] = [
-    ['fail', /GPU-3333.*nvml error: driver not loaded/],
+    ['fail', /nvml error: driver not loaded/],
     ['none', /the container got 0 GPU nodes instead of 1/],
     ['hang', /did not end within 2 s; the GPU hook hangs/],
   ]
@@ -156,7 +165,12 @@ t.test('a start that fails by the GPU is told with the reason, and nothing is le
     await host.hook(mode)
     const error = await refusal(open(1))
     t.match(error, { code: 'gpu_unavailable', blame: 'infra', message: says }, mode)
-    t.match(await state(fourth), { state: 'quarantined', reason: says }, 'it is not lent again at once')
+    t.match(error.message, fourth.uuid)
+    t.match(
+      await state(fourth),
+      { state: 'quarantined', reason: says },
+      'it is not lent again at once',
+    )
     await until('its container is gone', async () => (await containers()) === 0)
     await client.gpus({ probe: true })
     t.equal((await state(fourth)).state, 'free', 'an operator takes it back')
@@ -182,7 +196,6 @@ t.test('a GPU that is not well or not empty is passed over, until it is', async 
   t.equal((await state(third)).state, 'quarantined', 'not for one that was faulty')
   await close(cured)
   await until('its time is over', async () => {
-    await (await open(0)).lease
     const found = await open(1).catch(() => null)
     if (found === null) return false
     await close(found)
@@ -286,14 +299,17 @@ t.test('grants outlive a killed daemon, and what the journal forged does not', a
   const last = await open(1)
   t.strictSame(uuids(last), [first.uuid])
   t.equal((await refusal(open(1))).code, 'lease_no_capacity')
-  t.match(await client.freeze(views[1].lease), { empty: true }, 'the daemon still knows the devices')
+  t.match(
+    await client.freeze(views[1].lease),
+    { empty: true },
+    'the daemon still knows the devices',
+  )
   await close(views[1])
   await until('it is free', async () => (await state(second)).state === 'free')
 
   await daemon.kill()
   const file = path.join(daemon.stateDir, 'leases', 'open', `${views[0].lease}.json`)
-  await cp(file, `${file}.before`)
-  const record = JSON.parse((await import('node:fs')).readFileSync(file, 'utf8')) as {
+  const record = JSON.parse(await readFile(file, 'utf8')) as {
     gpus: { uuid: string }[]
   }
   record.gpus = record.gpus.map((each) => ({ ...each, uuid: second.uuid }))
@@ -315,7 +331,10 @@ t.test('an old toolkit or a missing driver stops the lending, with the reason', 
   t.match(await refusal(open(1)), { code: 'lease_refused', message: /can't be told/ })
   await host.toolkit('NVIDIA Container Runtime Hook version 1.18.0')
   await host.driver('missing')
-  t.match(await refusal(open(1)), { code: 'gpu_unavailable', message: /communicate with the NVIDIA/ })
+  t.match(await refusal(open(1)), {
+    code: 'gpu_unavailable',
+    message: /communicate with the NVIDIA/,
+  })
   await host.driver('loaded')
   await allFree()
   await close(await open(1))
@@ -335,26 +354,26 @@ t.test('the command line shows them, and the host tells a runner that it has the
   await close(view)
 })
 
-t.test('a host that lends no GPU refuses a task for an H100 before it builds anything', async (t) => {
-  await using plain = await TestDaemon.open(host.engine.socketPath, { gpu: { lend: false } })
-  t.match(await refusal(plain.client.openLease({ image, gpus: 1 })), {
-    code: 'lease_refused',
-    message: /gpu\.lend = false.*on a host that has one/,
-  })
-  const task = path.join(plain.stateDir, 'task')
-  await cp(new URL('../../fixtures/tasks/tally', import.meta.url), task, { recursive: true })
-  const toml = (await import('node:fs')).readFileSync(path.join(task, 'task.toml'), 'utf8')
-  await writeFile(
-    path.join(task, 'task.toml'),
-    toml.replace(/hardware = "cpu"\n|(?<=\[closedbook\]\n)/, 'hardware = "h100"\n'),
-  )
-  const run = await plain.cli(['run', '--task', task, '--harness', 'noop'])
-  t.equal(run.code, 65)
-  t.match(run.stderr, /needs an H100 .* has no GPU; run it on a host with an H100/)
-  t.notMatch(run.stderr, /build/i)
-})
+t.test(
+  'a host that lends no GPU refuses a task for an H100 before it builds anything',
+  async (t) => {
+    await using plain = await TestDaemon.open(host.engine.socketPath, { gpu: { lend: false } })
+    t.match(await refusal(plain.client.openLease({ image, gpus: 1 })), {
+      code: 'lease_refused',
+      message: /gpu\.lend = false.*on a host that has one/,
+    })
+    const task = path.join(plain.stateDir, 'task')
+    await cp(new URL('../../fixtures/tasks/tally', import.meta.url), task, { recursive: true })
+    const file = path.join(task, 'task.toml')
+    await writeFile(file, (await readFile(file, 'utf8')).replace('"cpu"', '"h100"'))
+    const run = await plain.cli(['run', '--task', task, '--harness', 'noop'])
+    t.equal(run.code, 65)
+    t.match(run.stderr, /needs an H100 .* has no GPU; run it on a host with an H100/)
+    t.notMatch(run.stderr, /build/i)
+  },
+)
 
-t.test('no request without an end is left', async (t) => {
+t.test('nothing is left of all this', async (t) => {
   t.strictSame(await client.leases(), [])
-  t.equal(randomBytes(1).length, 1)
+  t.strictSame(await host.engine.engine.listContainers({}), [])
 })

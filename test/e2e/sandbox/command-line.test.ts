@@ -13,34 +13,56 @@ t.teardown(() => world[Symbol.asyncDispose]())
 const { daemon } = world
 const image = imageTags['sglang-cpu']
 const cli = (...args: string[]): Promise<CliResult> => daemon.cli(args)
-const opened = (await daemon.json(['lease', 'open', '--image', image])) as { lease: string; state: string }
+const opened = (await daemon.json(['lease', 'open', '--image', image])) as {
+  lease: string
+  state: string
+}
 const { lease } = opened
-const exec = (argv: readonly string[], options: CliOptions & { flags?: readonly string[] } = {}): Promise<CliResult> =>
+const exec = (
+  argv: readonly string[],
+  options: CliOptions & { flags?: readonly string[] } = {},
+): Promise<CliResult> =>
   daemon.cli(['exec', ...(options.flags ?? []), lease, '--', ...argv], options)
 
 void t.test('open prints the lease and its state, and list shows it', async (t) => {
   t.strictSame(Object.keys(opened), ['lease', 'state'])
   t.equal(opened.state, 'ready')
   const listed = (await daemon.json(['lease', 'list'])) as { leases: { lease: string }[] }
-  t.strictSame(listed.leases.map((each) => each.lease), [lease])
+  t.strictSame(
+    listed.leases.map((each) => each.lease),
+    [lease],
+  )
   t.match(await cli('lease', 'list'), { code: 0, stdout: new RegExp(`${lease} +ready`) })
 })
 
 void t.test("a command's bytes and status pass through", async (t) => {
-  const rows: readonly (readonly [what: string, argv: string[], code: number, stdout: string, stderr: RegExp])[] = [
+  const rows: readonly (readonly [
+    what: string,
+    argv: string[],
+    code: number,
+    stdout: string,
+    stderr: RegExp,
+  ])[] = [
     ['output and errors apart', ['sh', '-c', 'echo out; echo err >&2'], 0, 'out\n', /^err\n$/],
     ['a status', ['sh', '-c', 'exit 42'], 42, '', /^$/],
     ['a status that engines use themselves', ['sh', '-c', 'exit 126'], 126, '', /^$/],
     ['a signal', ['sh', '-c', 'kill -TERM $$'], 143, '', /^$/],
     ['SIGKILL', ['sh', '-c', 'kill -9 $$'], 137, '', /^$/],
-    ['arguments as they are', ['printf', '%s|', 'a b', '$HOME', '*', '--json', ''], 0, 'a b|$HOME|*|--json||', /^$/],
+    [
+      'arguments as they are',
+      ['printf', '%s|', 'a b', '$HOME', '*', '--json', ''],
+      0,
+      'a b|$HOME|*|--json||',
+      /^$/,
+    ],
     ['output without a line end', ['printf', 'x'], 0, 'x', /^$/],
     ['nothing at all', ['true'], 0, '', /^$/],
   ]
-  for (const [what, argv, code, stdout, stderr] of rows) {
-    const result = await exec(argv)
+  const results = await Promise.all(rows.map(([, argv]) => exec(argv)))
+  for (const [n, [what, , code, stdout, stderr]] of rows.entries()) {
+    const result = results[n]
     t.match(result, { code, stdout, stderr }, what)
-    t.equal(result.stdout, stdout, what)
+    t.equal(result?.stdout, stdout, what)
   }
 })
 
@@ -54,15 +76,21 @@ void t.test('standard input passes through to its end', async (t) => {
 })
 
 void t.test('user, directory, environment and time limit are as asked for', async (t) => {
-  t.match(await exec(['id', '-u']), { stdout: '0\n' })
-  t.match(await exec(['id', '-u'], { flags: ['--user', '1234:1234'] }), { stdout: '1234\n' })
-  t.match(await exec(['id', '-un'], { flags: ['--user', 'nobody'] }), { stdout: 'nobody\n' })
-  t.match(await exec(['pwd'], { flags: ['--workdir', '/usr/lib'] }), { stdout: '/usr/lib\n' })
-  t.match(await exec(['pwd']), { stdout: '/workspace/sglang\n' })
-  const env = await exec(['sh', '-c', 'echo "$A|$B"'], { flags: ['--env', 'A=1 2', '--env', 'B=x=y'] })
-  t.match(env, { stdout: '1 2|x=y\n' })
+  const rows: readonly (readonly [argv: string[], flags: string[], stdout: string])[] = [
+    [['id', '-u'], [], '0\n'],
+    [['id', '-u'], ['--user', '1234:1234'], '1234\n'],
+    [['id', '-un'], ['--user', 'nobody'], 'nobody\n'],
+    [['pwd'], ['--workdir', '/usr/lib'], '/usr/lib\n'],
+    [['pwd'], [], '/workspace/sglang\n'],
+    [['sh', '-c', 'echo "$A|$B"'], ['--env', 'A=1 2', '--env', 'B=x=y'], '1 2|x=y\n'],
+  ]
+  const results = await Promise.all(rows.map(([argv, flags]) => exec(argv, { flags })))
+  for (const [n, [argv, flags, stdout]] of rows.entries())
+    t.equal(results[n]?.stdout, stdout, [...argv, ...flags].join(' '))
   const started = performance.now()
-  const late = await exec(['sh', '-c', 'setsid sleep 99 & echo on; sleep 99'], { flags: ['--timeout', '1'] })
+  const late = await exec(['sh', '-c', 'setsid sleep 99 & echo on; sleep 99'], {
+    flags: ['--timeout', '1'],
+  })
   t.match(late, { stdout: 'on\n', stderr: /ended after 1 s/ })
   t.not(late.code, 0)
   t.ok(performance.now() - started < 8000)
@@ -70,17 +98,20 @@ void t.test('user, directory, environment and time limit are as asked for', asyn
   t.match(left, { stdout: '0\n' }, 'the whole tree is gone')
 })
 
-void t.test('a command that can not start, or a lease that is not there, is told by status and words', async (t) => {
-  t.match(await exec(['/no/such/program']), { code: 127, stderr: /no\/such\/program/ })
-  t.match(await exec(['/etc/passwd']), { code: 127, stderr: /permission denied/i })
-  const unknown = await daemon.cli(['exec', 'abcdefabcdef', '--', 'true'])
-  t.not(unknown.code, 0)
-  t.match(unknown.stderr, /no open lease abcdefabcdef.*lease list/s)
-  t.match(await cli('audit', 'no-such-trial'), { stderr: /no lease or trial "no-such-trial"/ })
-  t.match((await cli('lease', 'close', 'abcdefabcdef')).stderr, /no open lease/)
-  t.match((await cli('lease', 'open', '--image', 'nothing/like:it')).stderr, /nothing\/like:it/)
-  t.strictSame(await daemon.client.leases().then((all) => all.length), 1)
-})
+void t.test(
+  'a command that can not start, or a lease that is not there, is told by status and words',
+  async (t) => {
+    t.match(await exec(['/no/such/program']), { code: 127, stderr: /no\/such\/program/ })
+    t.match(await exec(['/etc/passwd']), { code: 127, stderr: /permission denied/i })
+    const unknown = await daemon.cli(['exec', 'abcdefabcdef', '--', 'true'])
+    t.not(unknown.code, 0)
+    t.match(unknown.stderr, /no open lease abcdefabcdef.*lease list/s)
+    t.match(await cli('audit', 'no-such-trial'), { stderr: /no lease or trial "no-such-trial"/ })
+    t.match((await cli('lease', 'close', 'abcdefabcdef')).stderr, /no open lease/)
+    t.match((await cli('lease', 'open', '--image', 'nothing/like:it')).stderr, /nothing\/like:it/)
+    t.strictSame(await daemon.client.leases().then((all) => all.length), 1)
+  },
+)
 
 void t.test('an interrupted command ends in the sandbox too', async (t) => {
   const result = await exec(['sh', '-c', 'echo started; sleep 98'], {
@@ -90,7 +121,11 @@ void t.test('an interrupted command ends in the sandbox too', async (t) => {
   })
   t.ok(result.code !== 0)
   await until('it is gone', async () => {
-    const { stdout } = await exec(['sh', '-c', 'cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -c "sleep 9[8]"'])
+    const { stdout } = await exec([
+      'sh',
+      '-c',
+      'cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -c "sleep 9[8]"',
+    ])
     return stdout === '0\n'
   })
   t.pass()
@@ -100,14 +135,52 @@ void t.test('what was tried is in the audit, for people and for programs', async
   await exec(['curl', '-s', 'https://198.51.100.7/'])
   await exec(['curl', '-s', '--noproxy', '*', 'http://198.51.100.7:8080'])
   const { stdout } = await cli('audit', lease, '--json')
-  const events = stdout.trim().split('\n').map((line) => JSON.parse(line) as AuditEvent)
+  const events = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as AuditEvent)
   t.match(events, [
-    { kind: 'decision', protocol: 'tls', address: '198.51.100.7', port: 443, action: 'deny', reason: 'direct_tcp', count: 1 },
-    { kind: 'census', protocol: 'tcp', address: '198.51.100.7', port: 8080, action: 'deny', reason: 'direct_tcp', count: 1 },
+    {
+      kind: 'decision',
+      protocol: 'tls',
+      address: '198.51.100.7',
+      port: 443,
+      action: 'deny',
+      reason: 'direct_tcp',
+      count: 1,
+    },
+    {
+      kind: 'census',
+      protocol: 'tcp',
+      address: '198.51.100.7',
+      port: 8080,
+      action: 'deny',
+      reason: 'direct_tcp',
+      count: 1,
+    },
   ])
   t.equal(events.length, 2)
-  const keys = ['seq', 'time', 'lease', 'trial', 'kind', 'protocol', 'host', 'address', 'port', 'action', 'reason', 'count', 'bytesUp', 'bytesDown']
-  for (const event of events) t.strictSame(keys.filter((key) => !(key in event)), [])
+  const keys = [
+    'seq',
+    'time',
+    'lease',
+    'trial',
+    'kind',
+    'protocol',
+    'host',
+    'address',
+    'port',
+    'action',
+    'reason',
+    'count',
+    'bytesUp',
+    'bytesDown',
+  ]
+  for (const event of events)
+    t.strictSame(
+      keys.filter((key) => !(key in event)),
+      [],
+    )
   const people = await cli('audit', lease, '--denied')
   t.match(people.stdout, /deny +tls +198\.51\.100\.7:443 +direct_tcp/)
   t.equal(people.stdout.trim().split('\n').length, 2)
@@ -131,7 +204,9 @@ void t.test('a policy file opens what it names, and a bad one opens nothing', as
     t.match(result.stderr, said)
   }
   await writeFile(file, 'version: 1\nconnect: {allow: [a.example]}\n')
-  const other = (await daemon.json(['lease', 'open', '--image', image, '--policy', file])) as { lease: string }
+  const other = (await daemon.json(['lease', 'open', '--image', image, '--policy', file])) as {
+    lease: string
+  }
   const asked = await daemon.cli(['exec', other.lease, '--', 'getent', 'ahosts', 'a.example'])
   t.match(asked.stdout, /^198\.1[89]\./, 'an allowed name has an address, and it is ours')
   t.match(await cli('lease', 'close', other.lease), { code: 0 })

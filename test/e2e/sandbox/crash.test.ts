@@ -67,28 +67,36 @@ async function consistent(t: Test): Promise<void> {
 }
 
 for (const state of ['admitted', 'creating', 'sealing', 'proving'] as const)
-  void t.test(`killed while a lease is ${state}: the next daemon removes what was made`, async (t) => {
-    const id = `killed${state}`
-    const { pid } = daemon
-    const opening = world.lease({ id }).then(
-      () => 'opened',
-      (error: unknown) => (error instanceof RemoteError ? error.code : String(error)),
-    )
-    await killWhen(id, state)
-    t.equal(await opening, 'daemon_unreachable')
-    await until('helpers end by themselves', async () => (await helpers(pid)).length === 0)
-    await daemon.start()
-    await consistent(t)
-    t.strictSame(await daemon.client.leases(), [])
-    const record: unknown = JSON.parse(
-      await readFile(path.join(journal('closed'), `${id}.json`), 'utf8'),
-    )
-    t.match(record, { state: 'closed', reason: new RegExp(`restarted while it was ${state === 'admitted' ? '(admitted|creating)' : state}`) })
-    const again = await world.lease({ id })
-    t.equal(again, id, 'the id can be opened again')
-    await daemon.client.closeLease(id, 'done')
-    await consistent(t)
-  })
+  void t.test(
+    `killed while a lease is ${state}: the next daemon removes what was made`,
+    async (t) => {
+      const id = `killed${state}`
+      const { pid } = daemon
+      const opening = world.lease({ id }).then(
+        () => 'opened',
+        (error: unknown) => (error instanceof RemoteError ? error.code : String(error)),
+      )
+      await killWhen(id, state)
+      t.equal(await opening, 'daemon_unreachable')
+      await until('helpers end by themselves', async () => (await helpers(pid)).length === 0)
+      await daemon.start()
+      await consistent(t)
+      t.strictSame(await daemon.client.leases(), [])
+      const record: unknown = JSON.parse(
+        await readFile(path.join(journal('closed'), `${id}.json`), 'utf8'),
+      )
+      t.match(record, {
+        state: 'closed',
+        reason: new RegExp(
+          `restarted while it was ${state === 'admitted' ? '(admitted|creating)' : state}`,
+        ),
+      })
+      const again = await world.lease({ id })
+      t.equal(again, id, 'the id can be opened again')
+      await daemon.client.closeLease(id, 'done')
+      await consistent(t)
+    },
+  )
 
 /** Waits until nobody answers at the proxy, tries what it can, and tells what came of it in a file. */
 const whileDown = `
@@ -123,7 +131,10 @@ void t.test('a ready lease is adopted and nothing was open meanwhile', async (t)
   const start = `setsid python3 -c "$0" >/tmp/log 2>&1 </dev/null & while ! test -e /tmp/waiting; do sleep 0.05; done`
   await world.run(lease, ['sh', '-c', start, whileDown])
   const earlier = await world.audit(lease)
-  t.equal(earlier[0] === undefined ? '' : eventLine(earlier[0]), 'census tcp - 198.51.100.7 8080 deny direct_tcp x1')
+  t.equal(
+    earlier[0] === undefined ? '' : eventLine(earlier[0]),
+    'census tcp - 198.51.100.7 8080 deny direct_tcp x1',
+  )
   await daemon.kill()
   const { instance } = JSON.parse(
     await readFile(path.join(journal('open'), `${lease}.json`), 'utf8'),

@@ -1,6 +1,6 @@
 /** What the tests of sandboxes share: a daemon on the tests' engine, leases of the SGLang image, and what stays behind. */
 import { setTimeout as delay } from 'node:timers/promises'
-import { DockerEngine } from '../../../daemon/engine/docker.ts'
+import type { DockerEngine } from '../../../daemon/engine/docker.ts'
 import { instanceLabel } from '../../../daemon/engine/labels.ts'
 import type { ExecEnd, ExecStartInput } from '../../../daemon/protocol/exec-frames.ts'
 import type { LeaseRequestInput } from '../../../daemon/protocol/lease.ts'

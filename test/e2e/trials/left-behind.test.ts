@@ -2,7 +2,7 @@ import t from 'tap'
 import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
-import { leftRunning, repositories, trees, type Remains } from './left-behind.ts'
+import { leftRunning, repositories, sabotage, trees, type Remains } from './left-behind.ts'
 import { containersOf, endOf, openLeases, runScripts } from './setup.ts'
 
 const engine = await testEngine()
@@ -11,6 +11,7 @@ t.teardown(() => engine.dispose())
 const groups: readonly (readonly [string, readonly Remains[]])[] = [
   ['a tree that an agent left in any state is graded or is its failure', trees],
   ['nothing that an agent does to its repository changes what is graded', repositories],
+  ['an agent that damages its sandbox has a scored trial all the same', sabotage],
   ['what an agent leaves running or full ends with its trial', leftRunning],
 ]
 

@@ -200,6 +200,52 @@ echo 'from tally.counting import tally' >>tally/__init__.py
   },
 ]
 
+/** Damage to what a sandbox needs so that we can still prove, freeze and read it: never a way to a void trial. */
+export const sabotage: readonly Remains[] = [
+  {
+    name: 'no-null-device',
+    why: 'the null device is a directory, and then the tree is as it was',
+    script: 'rm -f /dev/null && mkdir /dev/null',
+    end: graded,
+  },
+  {
+    name: 'our-files-moved',
+    why: 'the directory of our own mounts has another name',
+    script: `${solution}mv /.closedbook /moved`,
+    end: passed,
+  },
+  {
+    name: 'everything-removed',
+    why: 'all that can be removed is gone',
+    script: 'rm -rf --no-preserve-root / 2>/dev/null; true',
+    end: /^failed agent workdir_missing: /,
+  },
+  {
+    name: 'everything-but-the-work',
+    why: 'the same, but for the working directory, with the work done',
+    script: `${solution}rm -rf /bin /lib* /usr /etc /var /root /dev/null /dev/shm/* 2>/dev/null; true`,
+    end: passed,
+  },
+  {
+    name: 'pipes-for-accounts',
+    why: 'the engine opens the files of accounts when it reads a container, and would wait for ever',
+    script: `${solution}rm /etc/passwd /etc/group && mkfifo /etc/passwd /etc/group`,
+    end: passed,
+  },
+  {
+    name: 'endless-accounts',
+    why: 'the same with a file of a terabyte behind a link',
+    script: `truncate -s 1T /endless && rm /etc/passwd && ln -s /endless /etc/passwd && mv /etc /moved && ln -s /moved /etc`,
+    end: graded,
+  },
+  {
+    name: 'full-shared-memory',
+    why: 'every byte of memory that files may take is taken',
+    script: `head -c 200000000 /dev/zero >/dev/shm/full 2>/dev/null; head -c 200000000 /dev/zero >/dev/full-too 2>/dev/null; true`,
+    end: graded,
+  },
+]
+
 /** What outlives the agent or has no end. */
 export const leftRunning: readonly Remains[] = [
   {
