@@ -23,28 +23,24 @@ function issueText(issue: z.core.$ZodIssue): string {
 /** zod's own words where a schema has none of its own, said the way people say them. */
 function plainText(issue: z.core.$ZodIssue): string {
   if (!/^(Invalid|Too (small|big))/.test(issue.message)) return issue.message
-  switch (issue.code) {
-    case 'invalid_type':
-      return issue.message.endsWith('received undefined')
-        ? `is missing (${issue.expected})`
-        : issue.message.replace('Invalid input: expected', 'must be').replace(', received', ', not')
-    case 'too_small':
-      return bound(
-        issue.origin,
-        String(issue.minimum),
-        issue.inclusive === false ? 'above' : 'or more',
-      )
-    case 'too_big':
-      return bound(
-        issue.origin,
-        String(issue.maximum),
-        issue.inclusive === false ? 'below' : 'at most',
-      )
-    case 'invalid_value':
-      return `must be ${issue.values.map(String).join(' or ')}`
-    default:
-      return issue.message
-  }
+  if (issue.code === 'invalid_type')
+    return issue.message.endsWith('received undefined')
+      ? `is missing (${issue.expected})`
+      : issue.message.replace('Invalid input: expected', 'must be').replace(', received', ', not')
+  if (issue.code === 'too_small')
+    return bound(
+      issue.origin,
+      String(issue.minimum),
+      issue.inclusive === false ? 'above' : 'or more',
+    )
+  if (issue.code === 'too_big')
+    return bound(
+      issue.origin,
+      String(issue.maximum),
+      issue.inclusive === false ? 'below' : 'at most',
+    )
+  if (issue.code === 'invalid_value') return `must be ${issue.values.map(String).join(' or ')}`
+  return issue.message
 }
 
 function bound(origin: string, limit: string, how: string): string {

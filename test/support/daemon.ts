@@ -36,6 +36,8 @@ export class TestDaemon implements AsyncDisposable {
   readonly engineSocket: string
   readonly #config: object
   #process: ChildProcess | null = null
+  /** What it wrote to stdout and stderr, over all its starts. */
+  log = ''
 
   private constructor(stateDir: string, engineSocket: string, config: object) {
     this.stateDir = stateDir
@@ -71,12 +73,12 @@ export class TestDaemon implements AsyncDisposable {
       { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
     )
     this.#process = child
-    let log = ''
-    child.stdout?.on('data', (chunk: Buffer) => (log += chunk.toString()))
-    child.stderr?.on('data', (chunk: Buffer) => (log += chunk.toString()))
+    const from = this.log.length
+    child.stdout?.on('data', (chunk: Buffer) => (this.log += chunk.toString()))
+    child.stderr?.on('data', (chunk: Buffer) => (this.log += chunk.toString()))
     const ready = once(child, 'message', { signal: AbortSignal.timeout(startMs) })
     const ended = once(child, 'exit').then(() => {
-      throw new Error(`the daemon ended at once:\n${log}`)
+      throw new Error(`the daemon ended at once:\n${this.log.slice(from)}`)
     })
     await Promise.race([ready, ended])
     ended.catch(() => {})

@@ -5,8 +5,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { AuditLog, type AuditLogOptions } from '../../../daemon/egress/audit-log.ts'
+import { readClosing } from '../../../daemon/egress/audit-closing.ts'
 import { readAudit } from '../../../daemon/egress/read-audit.ts'
 import { auditEventSchema, type AuditEvent, type AuditRecord } from '../../../policy/audit-event.ts'
+import { lineHash } from '../../../policy/audit-verify.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'audit-'))
 t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -29,6 +31,8 @@ const allowed: AuditRecord = {
   port: 443,
 }
 const all = async (file: string): Promise<AuditEvent[]> => Array.fromAsync(readAudit(file))
+const linesOf = async (file: string): Promise<string[]> =>
+  (await readFile(file, 'utf8')).split('\n').slice(0, -1)
 
 void t.test('events are numbered without a gap, also after the log was opened again', async (t) => {
   const file = newFile()
@@ -95,6 +99,127 @@ void t.test('a log that was changed is refused', async (t) => {
     await t.rejects(AuditLog.open(file, options), { code: 'audit_corrupt', blame: 'infra' }, why)
     t.equal(await readFile(file, 'utf8'), text, `${why}: it is left as it was`)
   }
+})
+
+void t.test('each line has the hash of the one before, over restarts and torn lines', async (t) => {
+  const file = newFile()
+  const policy = 'a'.repeat(64)
+  {
+    await using log = await AuditLog.open(file, { ...options, trial: 'ä trial', policy })
+    log.append({ ...allowed, connection: log.nextConnection(), detail: 'x', canary: true })
+    log.append(denied)
+  }
+  await appendFile(file, '{"seq":3,"time":"2026-')
+  {
+    await using log = await AuditLog.open(file, options)
+    log.append(denied)
+    log.govern({ policy: 'b'.repeat(64) })
+    log.append(denied)
+  }
+  const lines = await linesOf(file)
+  const events = lines.map((line) => auditEventSchema.parse(JSON.parse(line)))
+  t.equal(events.length, 5)
+  t.strictSame(
+    events.map(({ prev }) => prev),
+    [null, ...lines.slice(0, -1).map((line) => lineHash(line))],
+  )
+  t.strictSame(
+    events.map((event) => event.policy?.[0]),
+    ['a', 'a', undefined, undefined, 'b'],
+    'the policy in force is in each',
+  )
+  t.strictSame(
+    events.map((event) => JSON.stringify(event)),
+    lines,
+    'whoever parses a line and writes it again has the same bytes',
+  )
+})
+
+void t.test('a log with a changed line is not gone on with', async (t) => {
+  const file = newFile()
+  {
+    await using log = await AuditLog.open(file, options)
+    for (let n = 0; n < 3; n += 1) log.append(denied)
+  }
+  const [first = '', second = '', third = ''] = await linesOf(file)
+  const { prev: _prev, ...unchained } = JSON.parse(second) as AuditEvent
+  const rows: readonly (readonly [lines: string[], why: string])[] = [
+    [[first, second.replace('deny', 'allow'), third], 'changed'],
+    [[first, second.replace(/"prev":"./, '"prev":"z'), third], 'another hash'],
+    [[first, JSON.stringify(unchained), third], 'no hash in the midst of hashes'],
+  ]
+  for (const [lines, why] of rows) {
+    await writeFile(file, lines.map((line) => `${line}\n`).join(''))
+    await t.rejects(AuditLog.open(file, options), { code: 'audit_corrupt' }, why)
+  }
+})
+
+void t.test('a log from before the chain is gone on with, and chained from there', async (t) => {
+  const file = newFile()
+  const old = JSON.stringify({ seq: 1, lease: options.lease, kind: 'decision', count: 1 })
+  await writeFile(file, `${old}\n`)
+  {
+    await using log = await AuditLog.open(file, options)
+    t.match(log.append(denied), { seq: 2, prev: lineHash(old) })
+  }
+  await using again = await AuditLog.open(file, options)
+  t.equal(again.append(denied).seq, 3)
+})
+
+void t.test('what a sandbox says is escaped, whoever forgot to', async (t) => {
+  const file = newFile()
+  await using log = await AuditLog.open(file, options)
+  const hostile = [
+    '\u001b]0;x\u0007',
+    'a\r\nb',
+    '\u2028',
+    '\u202e',
+    '\ud800',
+    '\0',
+    'é',
+    '"canary":true',
+  ]
+  for (const text of hostile) log.append({ ...denied, host: text, detail: text })
+  await log.flush()
+  const text = await readFile(file, 'utf8')
+  // oxlint-disable-next-line no-control-regex
+  t.match(text, /^[\n\u0020-\u007e]*$/, 'no byte that a terminal acts on')
+  const events = await all(file)
+  t.equal(events.length, hostile.length, 'no line more than events')
+  t.match(events[0], { host: '\\x1b]0;x\\x07', detail: '\\x1b]0;x\\x07' })
+})
+
+void t.test('how a log ended is noted beside it, and no longer when it goes on', async (t) => {
+  const file = newFile()
+  const log = await AuditLog.open(file, { ...options, trial: 'a trial' })
+  for (let n = 0; n < 3; n += 1) log.append(denied)
+  log.append({ ...allowed, connection: 1 })
+  log.append({ ...denied, canary: true, host: 'ours.example' })
+  log.append({ ...allowed, kind: 'close', action: 'none', reason: null, bytesUp: 7, bytesDown: 9 })
+  t.equal(await readClosing(file), null)
+  const totals = log.totals()
+  await log.close()
+  const closing = await readClosing(file)
+  t.match(closing, {
+    trial: 'a trial',
+    bytes: (await stat(file)).size,
+    head: lineHash((await linesOf(file)).at(-1) ?? ''),
+    hosts: ['198.51.100.7', 'origin.example', 'ours.example'],
+    tags: [
+      'decision tcp deny direct_tcp',
+      'decision connect allow allowed_host',
+      'close connect none null',
+    ],
+  })
+  t.strictSame(closing?.totals, totals)
+  t.match(totals, { events: 6, attempts: 4, denied: 3, allowed: 1, bytesUp: 7, bytesDown: 9 })
+  t.match(totals.targets, [
+    { address: '198.51.100.7', reason: 'direct_tcp', count: 3 },
+    { host: 'origin.example', address: null, port: 443, reason: 'allowed_host', count: 1 },
+  ])
+  await using again = await AuditLog.open(file, options)
+  t.equal(await readClosing(file), null)
+  t.strictSame(again.totals(), totals, 'read again it comes to the same')
 })
 
 void t.test('nothing is dropped in a flood, and flush means written', async (t) => {
