@@ -8,6 +8,7 @@ import { leaseRequestSchema } from '../daemon/protocol/lease.ts'
 import { policySchema } from '../policy/policy.ts'
 import { runnerConfigSchema } from '../runner/config.ts'
 import { configurationSchema } from '../runner/job/configuration.ts'
+import { priceTableSchema } from '../runner/job/price-table.ts'
 import { jobFileSchema } from '../runner/job/job-file.ts'
 import { closedbookSectionSchema } from '../runner/task/schema.ts'
 
@@ -49,6 +50,14 @@ const sections: readonly Section[] = [
       'Paths in it are relative to the file. A key is named, never written down.',
     ],
     rows: schemaRows(configurationSchema),
+  },
+  {
+    title: 'Table of prices',
+    text: [
+      'What models cost on one day: `model.prices` of a configuration. The price is copied into the plan, so a table that',
+      'changes later changes no job. `estimate` marks what a host of open weights would have taken, where nobody was paid.',
+    ],
+    rows: schemaRows(priceTableSchema),
   },
   {
     title: 'Job file',

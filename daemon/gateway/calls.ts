@@ -153,6 +153,7 @@ export class Calls {
   async #start(ask: Ask, visit: Visit, bytesUp: number, claim: Claim): Promise<void> {
     let start: (options: { signal: AbortSignal }) => Promise<Answer>
     try {
+      await this.#options.log?.written()
       if (this.#options.log?.failure) throw new Error('exchanges can no longer be recorded')
       start = this.#options.upstream.prepare(ask)
       this.#audit(visit, 'allow', 'allowed_gateway', visit.detail)

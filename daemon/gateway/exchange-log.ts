@@ -24,6 +24,11 @@ export class ExchangeLog {
     return this.#failure
   }
 
+  /** Resolves when the lines of what has ended are written, or `failure` says that one is not. */
+  written(): Promise<void> {
+    return this.#writing
+  }
+
   append(call: RecordedCall): void {
     this.#ended.set(call.n, `${JSON.stringify(call)}\n`)
     for (;;) {

@@ -13,7 +13,7 @@ import { type Answer, type Ask, type StreamItem, type Upstream, UpstreamError } 
 const maxAnswerBytes = 64 * 1024 * 1024
 
 /** What is shorter stands in for a key at servers that need none (`EMPTY`), and is a word in any answer. */
-const minSecretLength = 1200
+const minSecretLength = 12
 
 /** Response headers that may reach the sandbox; organisation, rate, cookie and infrastructure headers may not. */
 const passedHeaders = [

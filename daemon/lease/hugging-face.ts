@@ -12,7 +12,7 @@ export const wantsHuggingFace = ({ policy }: LeaseRequest): boolean =>
 /** Throws LeaseError where the artifacts can't be served; an adopted lease was checked when it was opened. */
 export async function openHuggingFace(
   { id, request, parts, owned, ended }: Lease,
-  { huggingFace, directories }: LeaseDeps,
+  { huggingFace, directories, log }: LeaseDeps,
   server: net.Server,
   { signal, adopted }: { signal?: AbortSignal; adopted?: unknown },
 ): Promise<void> {
@@ -24,6 +24,7 @@ export async function openHuggingFace(
       audit: parts.audit,
       ...huggingFace,
       pinsFile: path.join(directories.exchanges, `${id}.pins.json`),
+      onFault: (error) => log.error({ leaseId: id, err: error }, 'huggingface.failed'),
       signal: ended,
     }),
   )

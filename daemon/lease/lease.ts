@@ -3,6 +3,7 @@
  * opened and gives it back in reverse order, whatever went wrong; its state moves only along the table in state.ts,
  * and every move is in the journal before what it announces is done.
  */
+import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import type { AuditEvent } from '../../policy/audit-event.ts'
@@ -62,6 +63,7 @@ export interface LeaseParts {
 
 const closeDeadlineMs = 30_000
 const freezeDeadlineMs = 20_000
+const closedExecsMs = 3_000
 
 export class Lease {
   readonly id: string
@@ -106,6 +108,8 @@ export class Lease {
       .then(({ message }) => this.close(`its audit log failed: ${message}`))
       .catch(() => {})
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
+    // Given back before the records are: the ends of commands that the closing killed belong to them.
+    owned.defer(async () => void (await this.#recorder.idle(closedExecsMs)))
   }
 
   get state(): LeaseState {
@@ -285,11 +289,12 @@ export class Lease {
 
   async #freeze(): Promise<FreezeReport> {
     this.parts.execGateway?.shut()
-    this.parts.huggingFace?.shut()
     this.#workOver.abort(
       new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is being frozen`),
     )
-    const [first] = await Promise.all([this.#killAll(), this.parts.model?.shut()])
+    const gateways = [this.parts.model, this.parts.huggingFace]
+    const shut = Promise.all(gateways.map(async (gateway) => gateway?.shut()))
+    const [first] = await Promise.all([this.#killAll(), shut])
     // A command that the engine was just starting appears after the first round; its end is waited for.
     const settled = await this.#recorder.idle(freezeDeadlineMs)
     const second = await this.#killAll()
@@ -432,7 +437,8 @@ export class Lease {
       const { status, oomKilled } = await this.#deps.engine.inspectContainer(
         this.#container('count in'),
       )
-      if (status === 'running') throw error
+      // The engine may not have noticed yet.
+      if (status === 'running' && existsSync(`/proc/${this.parts.pid}/ns/net`)) throw error
       throw new EngineError(
         'container_gone',
         'infra',

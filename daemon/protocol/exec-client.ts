@@ -87,7 +87,7 @@ function upgrade(target: ExecTarget): Promise<{ socket: Duplex; head: Buffer }> 
     reject(
       new RemoteError(
         'daemon_unreachable',
-        'operator',
+        'infra',
         `No daemon answers at ${where}: ${cause.message}. Start one with \`closedbook up\`.`,
         { cause },
       ),

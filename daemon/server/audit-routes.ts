@@ -16,7 +16,7 @@ import { zodMessage } from '../protocol/zod-message.ts'
 import { sendJson, type Call, type Router } from './router.ts'
 
 export interface AuditRouteDeps {
-  readonly leases: Leases
+  readonly leases: Pick<Leases, 'find'>
   readonly journal: Journal
   readonly directory: string
 }

@@ -13,7 +13,7 @@ import type { Task } from '../task/task.ts'
 import type { LeaseIds } from '../trial/context.ts'
 import { delay } from '../trial/held-lease.ts'
 import { PristineCache } from '../trial/pristine-cache.ts'
-import { executeTrial, type Measured } from '../trial/trial.ts'
+import { executeTrial, nothingMeasured, taskOf, type Measured } from '../trial/trial.ts'
 import { recordTrial } from '../trial/record.ts'
 import type { Configuration } from './configuration.ts'
 import { executionDir } from './layout.ts'
@@ -94,6 +94,7 @@ async function finishTrial(
   const { trial } = planned
   while (true) {
     const before = ledger.state(trial)
+    if (!before.mayExecute) return giveUp(context, planned)
     const number = before.executions.length + 1
     const execution = `x${number}-${opaque(4)}`
     const leases = newLeaseIds()
@@ -115,7 +116,22 @@ async function finishTrial(
     if (measured.verdict === 'void') watch.faulted(planned, measured.reason, again)
     if (!again) return record(context, planned, execution, measured)
     await waitForDaemon(context)
+    // A daemon that was gone could not be told, and its successor took them over.
+    for (const lease of Object.values(leases))
+      await context.client.closeLease(lease, 'its execution ended', { signal: context.signal })
   }
+}
+
+/** Faults of infrastructure, with runners that died among them, took every execution that the trial had. */
+async function giveUp(context: JobContext, planned: PlannedTrial): Promise<void> {
+  const last = context.ledger.state(planned.trial).executions.at(-1)
+  const reason: TrialReason = {
+    code: 'executions_spent',
+    message: `${maxExecutions} executions ended by faults of infrastructure; the last: ${last?.reason?.message ?? 'unknown'}`,
+  }
+  context.watch.faulted(planned, reason, false)
+  const measured = nothingMeasured(taskOf({ ...context, planned }), reason)
+  return record(context, planned, last?.execution ?? '', measured)
 }
 
 async function record(

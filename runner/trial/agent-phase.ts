@@ -12,6 +12,7 @@ import type {
   Usage,
 } from '../../daemon/protocol/lease.ts'
 import { RemoteError } from '../../daemon/protocol/errors.ts'
+import type { AuditEvent } from '../../policy/audit-event.ts'
 import { RunnerError } from '../errors.ts'
 import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
 import { atifFromSteps, atifFromTrajectory, type Atif } from '../harness/atif.ts'
@@ -215,12 +216,22 @@ function sum(a: EgressSummary, b: EgressSummary | null): EgressSummary {
   }
 }
 
+async function* auditOf(
+  leases: readonly HeldLease[],
+  client: ExecutionContext['client'],
+  signal: AbortSignal,
+): AsyncGenerator<AuditEvent> {
+  for (const { lease } of leases) yield* client.audit(lease, { signal })
+}
+
 async function saveRecords(
-  { client, evidence, trial, signal, configuration }: ExecutionContext,
+  { client, evidence, signal, configuration }: ExecutionContext,
   task: HeldLease,
   harness: HeldLease | null,
 ): Promise<void> {
-  await evidence.writeLines(evidenceNames.egress, client.audit(trial, { signal }))
+  // Not by trial: an execution before this one had leases of its own.
+  const leases = [task, ...(harness === null ? [] : [harness])]
+  await evidence.writeLines(evidenceNames.egress, auditOf(leases, client, signal))
   if (configuration.model === null) return
   await evidence.write(
     evidenceNames.exchanges,

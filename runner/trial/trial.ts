@@ -99,7 +99,7 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
     steps: agent?.steps ?? 0,
     wallTimeMs: Math.round(performance.now() - started),
     phasesMs: clock.ms,
-    egress: agent?.egress ?? { attempts: 0, denied: 0, allowed: 0, byReason: {} },
+    egress: agent?.egress ?? nothingTried,
     proof: agent?.proof ?? { before: [], after: [] },
     patchDigest: ruled.patchDigest ?? null,
     host: seen.host,
@@ -212,12 +212,39 @@ async function contextOf(
   }
 }
 
-function taskOf({ tasks, planned }: ExecutionInput): Task {
+export function taskOf({ tasks, planned }: Pick<ExecutionInput, 'tasks' | 'planned'>): Task {
   const task = tasks.get(planned.task)
   if (task === undefined)
     throw new RunnerError('plan_invalid', 'operator', `the job has no task ${planned.task}`)
   return task
 }
+
+/** Of a trial that is recorded as void without another execution. */
+export function nothingMeasured(task: Task, reason: TrialReason): Measured {
+  const now = new Date().toISOString()
+  return {
+    verdict: 'void',
+    blame: 'infra',
+    reason,
+    suites: notRun(task),
+    tests: [],
+    usage: usageOf(undefined),
+    costUsd: 0,
+    steps: 0,
+    wallTimeMs: 0,
+    phasesMs: new PhaseClock().ms,
+    egress: nothingTried,
+    proof: { before: [], after: [] },
+    patchDigest: null,
+    host: unknownHost,
+    gpus: [],
+    reported: null,
+    startedAt: now,
+    endedAt: now,
+  }
+}
+
+const nothingTried: EgressSummary = { attempts: 0, denied: 0, allowed: 0, byReason: {} }
 
 function notRun({ suites }: Task): TrialResult['suites'] {
   const counts = (suite: Suite | null): SuiteCounts =>

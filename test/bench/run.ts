@@ -9,8 +9,8 @@ import Table from 'cli-table3'
 import type { Figure } from './support.ts'
 
 const all = [
-  ...['lease-ready', 'noop-trial', 'exec', 'tunnel', 'audit', 'latency'],
-  ...['leases-100', 'harness-start'],
+  ...['lease-ready', 'noop-trial', 'exec', 'tunnel', 'audit', 'audit-query', 'latency'],
+  ...['leases-100', 'harness-start', 'artifacts'],
 ]
 
 const wanted = process.argv.slice(2)

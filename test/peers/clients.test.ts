@@ -115,7 +115,6 @@ for (const [argv, env, said, events] of rows)
       })
       t.match(output, said)
       t.equal(end.cause, 'exited')
-      t.ok(end.durationMs < 5000, `it gave up after ${Math.round(end.durationMs)} ms`)
       const all = await world.audit(lease)
       const lines = all
         .slice(seen)

@@ -317,3 +317,76 @@ t.test(
     for (const host of tunnelHosts) t.ok(parseAuthority(`${host}:443`).ok, `${host} is canonical`)
   },
 )
+
+t.test('whatever is asked, only pinned files are ever allowed', async (t) => {
+  const random = generator(20_261_129)
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T
+  const parts = [
+    'acme',
+    'tiny',
+    'branch',
+    'other',
+    'resolve',
+    'raw',
+    'main',
+    commit,
+    other,
+    'api',
+    'models',
+    'datasets',
+    'tree',
+    'refs',
+    'a.json',
+    'model-1.safetensors',
+    'onnx',
+    '..',
+    '.',
+    '',
+    '%2e%2e',
+    '%2F',
+    'a%2Fb.json',
+    '%00',
+    '%',
+    '\u00ff',
+    'x.py',
+    'resolve-cache',
+    'info',
+    'a.json?x=/../y',
+    '#',
+    ';',
+  ]
+  const good = [
+    'acme/tiny/resolve/main/a.json',
+    'acme/branch/resolve/main/onnx/x/y',
+    `api/resolve-cache/models/acme/tiny/${commit}/sub/a.json`,
+  ]
+  let allowed = 0
+  for (let round = 0; round < 30_000; round++) {
+    const mutated = pick(good).split('/')
+    for (let change = Math.floor(random() * 3); change > 0; change--)
+      mutated.splice(Math.floor(random() * mutated.length), pick([0, 1, 2]), pick(parts))
+    const target = `/${mutated.join('/')}`
+    const asked = parseHubRequest(pick(['GET', 'HEAD', 'POST', 'PUT', 'DELETE']), target)
+    const decision = decideHubRequest(pins, asked)
+    if (decision.action === 'deny' || asked.route.kind !== 'file') continue
+    allowed += 1
+    const { repo, path } = asked.route
+    const entry = pins.find((one) => one.entry.repo === repo)?.entry
+    const named = entry?.files.some((glob) => matchesFileGlob(glob, path)) ?? false
+    const plain = path.split('/').every((part) => !['', '.', '..'].includes(part))
+    if (!named || !plain || !/^(?:GET|HEAD)$/.test(asked.method))
+      t.fail(`${asked.method} ${target}`)
+  }
+  t.ok(allowed > 1000 && allowed < 29_000, `${allowed} of them were allowed`)
+})
+
+/** Mulberry32: the same requests in each run. */
+function generator(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let value = Math.imul(state ^ (state >>> 15), 1 | state)
+    value = (value + Math.imul(value ^ (value >>> 7), 61 | value)) ^ value
+    return ((value ^ (value >>> 14)) >>> 0) / 4_294_967_296
+  }
+}

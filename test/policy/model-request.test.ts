@@ -26,7 +26,8 @@ void t.test('what stays between the sandbox and the model is allowed', (t) => {
       { stream: true, stream_options: { include_usage: true, include_obfuscation: false } },
       'streams',
     ],
-    [{ stream: null, tools: null, store: null }, 'null is as good as absent'],
+    [{ stream: null, tools: null, store: null, plugins: null }, 'null is as good as absent'],
+    [{ service_tier: 'default', safety_identifier: 'x' }, 'the standard price'],
     [{ store: false, modalities: ['text'] }, 'the harmless value of a field that could do more'],
     [
       { tools: [{ type: 'custom', custom: { name: 'sql', format: { type: 'text' } } }] },
@@ -203,6 +204,13 @@ void t.test(
       [{ models: ['m-2'] }, 'body_field_denied', 'models', 'a fallback to another model'],
       [{ extra_body: {} }, 'body_field_denied', 'extra_body', 'a field of clients'],
       [{ service_tier: 'priority' }, 'body_field_denied', 'service_tier', 'another price'],
+      [
+        parts({ type: 'text', text: 'x', cache_control: { type: 'ephemeral', ttl: '1h' } }),
+        'body_field_denied',
+        'messages[0].content[0].cache_control.ttl',
+        'another price',
+      ],
+      [{ tool_choice: 'web_search' }, 'tool_denied', 'tool_choice', 'choosing one by name'],
       [{ metadata: {} }, 'body_field_denied', 'metadata', 'kept at the provider'],
       [{ constructor: {} }, 'body_field_denied', 'constructor', 'a name from Object.prototype'],
       [{ store: true }, 'body_field_denied', 'store', 'kept at the provider'],
@@ -361,6 +369,8 @@ void t.test('a model that searches the web by its nature is known by its name', 
     'perplexity/sonar-pro',
     'o3-deep-research',
     'anyone/any-model:online',
+    'groq/compound-mini',
+    'pplx-7b-online',
   ]
   const plain = [
     'gpt-5.1',

@@ -1,7 +1,7 @@
 /**
  * The files of the cache: `blobs/` has whole objects, verified and synced before they got their name there; `partial/`
- * has what a fetch has written so far, with the source's etag beside it. Nothing else is in the directory, and no
- * sandbox ever sees it. One process at a time: the lock is a socket that dies with its holder.
+ * has what a fetch has written so far, with the source's etag beside it. No sandbox ever sees the directory. One process
+ * at a time: the lock is a socket that dies with its holder.
  */
 import { createHash } from 'node:crypto'
 import {

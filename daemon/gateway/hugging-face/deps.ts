@@ -21,6 +21,8 @@ export interface HuggingFaceGatewayDeps {
   readonly cache: ArtifactCache
   /** Where the commits of branches are kept for as long as the lease lives. */
   readonly pinsFile: string
+  /** Told of faults of our own, whose words no sandbox gets. */
+  readonly onFault?: (error: unknown) => void
   /** Aborted: the gateway shuts. */
   readonly signal: AbortSignal
 }

@@ -15,7 +15,6 @@ const shortWaitSeconds = 5
 /** Clients obey Retry-After without a limit of their own. */
 const longestWaitSeconds = 30
 
-/** Throws on what is our own fault. */
 export function faultOf(error: unknown): Fault {
   const fault = { reason: null, code: null, retryAfterSeconds: null }
   if (error instanceof CacheFullError)
@@ -38,7 +37,7 @@ export function faultOf(error: unknown): Fault {
     }
   if (error instanceof SourceError || isNetworkError(error))
     return { ...fault, status: 502, reason: 'upstream_bad', message: 'the Hub broke off the file' }
-  throw error
+  return { ...fault, status: 500, reason: 'internal_error', message: 'the gateway failed' }
 }
 
 function hubFault(error: HubError): Omit<Fault, 'code' | 'retryAfterSeconds'> & Partial<Fault> {

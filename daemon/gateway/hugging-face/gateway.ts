@@ -54,7 +54,7 @@ export class HuggingFaceGateway implements AsyncDisposable {
         this.#malformed(new Error(event), socket),
       )
     deps.server.on('connection', this.#accept)
-    if (deps.signal.aborted) this.shut()
+    if (deps.signal.aborted) void this.shut()
     else deps.signal.addEventListener('abort', this.#aborted, { once: true })
   }
 
@@ -87,20 +87,23 @@ export class HuggingFaceGateway implements AsyncDisposable {
     return sample ?? '/'
   }
 
-  /** From now on every request is refused with `gateway_shut`, and transfers under way are broken off. */
-  shut(): void {
+  /**
+   * From now on every request is refused with `gateway_shut`, and transfers under way are broken off. Resolves when all
+   * of them are closed in the audit.
+   */
+  async shut(): Promise<void> {
     this.#stop.abort(new Error('the gateway is shut'))
+    await this.#visits.settled()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#deps.signal.removeEventListener('abort', this.#aborted)
     this.#deps.server.removeListener('connection', this.#accept)
-    this.shut()
-    await this.#visits.settled()
+    await this.shut()
     for (const socket of this.#sockets) socket.destroy()
   }
 
-  readonly #aborted = (): void => this.shut()
+  readonly #aborted = (): void => void this.shut()
 
   readonly #accept = (socket: net.Socket): void => {
     if (this.#sockets.size >= maxConnections) {

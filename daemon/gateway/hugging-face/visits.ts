@@ -16,7 +16,7 @@ import type { Tree } from './tree.ts'
 /** Fetches from the Hub for one lease at a time: no lease takes the line for itself. */
 const fetchesAtOnce = 8
 
-type VisitDeps = Pick<HuggingFaceGatewayDeps, 'audit' | 'hub' | 'cache'>
+type VisitDeps = Pick<HuggingFaceGatewayDeps, 'audit' | 'hub' | 'cache' | 'onFault'>
 type RepoRoute = Extract<HubRoute, { repo: string }>
 
 interface Visit {
@@ -112,8 +112,9 @@ export class Visits {
         await this.#answer(asked.route, decision.pin, visit)
         this.#close(visit)
       }
-    } catch {
+    } catch (error) {
       // The audit or our own code failed: closed, with nothing said of why.
+      this.#deps.onFault?.(error)
       if (!visit.reply.started)
         visit.reply.error(500, 'the gateway failed', { reason: 'internal_error' })
       else response.destroy()
@@ -140,6 +141,7 @@ export class Visits {
     } catch (error) {
       const fault = visit.signal.aborted ? null : faultOf(error)
       visit.reason = fault?.reason ?? null
+      if (fault?.reason === 'internal_error') this.#deps.onFault?.(error)
       visit.outcome = fault === null ? 'broken off' : fault.message
       if (reply.started || fault === null) reply.response.destroy()
       else {

@@ -1,13 +1,8 @@
 /**
  * Agents that don't do the work and try to look as if they had. Each is a shell script that runs as root in the sandbox of
- * the fixture task; none solves it, and none may pass. `end` is what the trial must end as, and why.
+ * the fixture task; none solves it, and none may pass.
  */
-import type { Script } from './setup.ts'
-
-export interface Cheat extends Script {
-  readonly why: string
-  readonly end: RegExp
-}
+import type { Row } from './setup.ts'
 
 const site = '/usr/local/lib/python3.13/dist-packages'
 const tree = '/workspace/tally'
@@ -48,7 +43,7 @@ reports.TestReport.from_item_and_call = classmethod(_passed)
 `
 
 /** Planted files: code that a careless verifier would load, or results that it would believe. */
-export const plantedFiles: readonly Cheat[] = [
+export const plantedFiles: readonly Row[] = [
   {
     name: 'conftest',
     why: 'a plugin file in the tree, above it and beside where the tests will be',
@@ -61,7 +56,11 @@ export const plantedFiles: readonly Cheat[] = [
     name: 'customize',
     why: 'modules that the interpreter loads by itself at its start, in the tree and outside of it',
     script: ['sitecustomize.py', 'usercustomize.py']
-      .flatMap((name) => [`${tree}/${name}`, `${site}/${name}`, `/root/.local/lib/python3.13/site-packages/${name}`])
+      .flatMap((name) => [
+        `${tree}/${name}`,
+        `${site}/${name}`,
+        `/root/.local/lib/python3.13/site-packages/${name}`,
+      ])
       .map((path) => plant(path, 'import os\nos._exit(0)'))
       .join(''),
     end: graded,
@@ -153,7 +152,7 @@ until [ -e ${tree}/late.py ]; do sleep 0.01; done
 ]
 
 /** Patches whose own code, in the tests' process, lies to or ends the reporter. */
-export const lyingModules: readonly Cheat[] = [
+export const lyingModules: readonly Row[] = [
   {
     name: 'reports',
     why: 'every report is made a pass where it is made',
@@ -307,7 +306,7 @@ atexit.register(_expand)
 ]
 
 /** Suites that never end because of what the patch does. */
-export const hangingModules: readonly Cheat[] = [
+export const hangingModules: readonly Row[] = [
   {
     name: 'sleeps',
     why: 'the product sleeps when it is imported, deaf to signals',

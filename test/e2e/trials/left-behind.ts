@@ -2,12 +2,7 @@
  * What agents leave behind: trees that can't be read, repositories that lie, names that break tools, processes and bytes
  * without end. None is ever void. `solved` rows do the work as well, and pass: what we measure is the tree's content.
  */
-import type { Script } from './setup.ts'
-
-export interface Remains extends Script {
-  readonly why: string
-  readonly end: RegExp
-}
+import type { Row } from './setup.ts'
 
 const tree = '/workspace/tally'
 const graded = /^failed agent tests_failed: functional 0 of 3, regression 2 of 2/
@@ -23,7 +18,7 @@ def tally(text):
 END
 `
 
-export const trees: readonly Remains[] = [
+export const trees: readonly Row[] = [
   {
     name: 'no-tree',
     why: 'the working directory is gone',
@@ -141,7 +136,7 @@ mkdir -p /hooks && for h in pre-commit post-checkout post-index-change reference
 echo '*' >/ignore-all; mkdir -p .git/info; echo '*' >.git/info/exclude
 `
 
-export const repositories: readonly Remains[] = [
+export const repositories: readonly Row[] = [
   {
     name: 'git-tricks',
     why: 'filters, drivers, hooks and settings that change what git shows',
@@ -201,7 +196,7 @@ echo 'from tally.counting import tally' >>tally/__init__.py
 ]
 
 /** Damage to what a sandbox needs so that we can still prove, freeze and read it: never a way to a void trial. */
-export const sabotage: readonly Remains[] = [
+export const sabotage: readonly Row[] = [
   {
     name: 'no-null-device',
     why: 'the null device is a directory, and then the tree is as it was',
@@ -235,7 +230,7 @@ export const sabotage: readonly Remains[] = [
   {
     name: 'endless-accounts',
     why: 'the same with a file of a terabyte behind a link',
-    script: `truncate -s 1T /endless && rm /etc/passwd && ln -s /endless /etc/passwd && mv /etc /moved && ln -s /moved /etc`,
+    script: `truncate -s 1T /endless && rm /etc/passwd && ln -s /endless /etc/passwd`,
     end: graded,
   },
   {
@@ -247,7 +242,7 @@ export const sabotage: readonly Remains[] = [
 ]
 
 /** What outlives the agent or has no end. */
-export const leftRunning: readonly Remains[] = [
+export const leftRunning: readonly Row[] = [
   {
     name: 'fork-storm',
     why: 'as many processes as the sandbox may have, in sessions of their own, are still there at the end',

@@ -6,12 +6,15 @@ import { readFile, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
 import { z } from 'zod'
 import type { Engine } from '../../../daemon/engine/engine.ts'
 import { instanceLabel } from '../../../daemon/engine/labels.ts'
 import { readResult, resultSchema, type TrialResult } from '../../../runner/result.ts'
-import type { Scratch } from '../../runner/support/scratch.ts'
-import type { CliResult, TestDaemon } from '../../support/daemon.ts'
+import { readSteps } from '../../../runner/trial/evidence.ts'
+import { Scratch } from '../../runner/support/scratch.ts'
+import { TestDaemon, type CliResult } from '../../support/daemon.ts'
+import type { TestEngine } from '../../support/engine.ts'
 
 export const root = fileURLToPath(new URL('../../..', import.meta.url))
 export const tally = path.join(root, 'test/fixtures/tasks/tally')
@@ -99,6 +102,40 @@ export async function runScripts(
       return found
     },
   }
+}
+
+export interface Row extends Script {
+  readonly why: string
+  /** What the trial must end as, as `endOf` says it. */
+  readonly end: RegExp
+}
+
+/** Runs the scripts as agents; each trial must be scored, end as its row says, and leave nothing. */
+export async function checkRows(t: Test, engine: TestEngine, rows: readonly Row[]): Promise<Ran> {
+  await using daemon = await TestDaemon.open(engine.socketPath)
+  await using scratch = await Scratch.make()
+  const { ran, of } = await runScripts(daemon, scratch, rows)
+  t.equal(ran.cli.code, 0, 'every trial is scored')
+  for (const { name, why, end } of rows) t.match(endOf(of(name)), end, `${name}: ${why}`)
+  t.strictSame(await containersOf(daemon, engine.engine), [], 'no container is left')
+  t.strictSame(await openLeases(daemon.stateDir), [], 'no lease is left')
+  // the directory goes with the daemon
+  t.strictSame(await failedScripts(ran), [], 'each script did what it says')
+  return ran
+}
+
+/** Names of the scripts that were to work and did not: a cheat that did nothing proves nothing. */
+async function failedScripts({ jobDir, results }: Ran): Promise<string[]> {
+  const failed: string[] = []
+  for (const { trial, configuration, reason } of results) {
+    if (/\((script_failed|wall_time|disk_limit)\)$/.test(reason.message)) continue
+    for (const directory of await executionDirs(jobDir, trial))
+      for await (const { commands } of readSteps(directory)) {
+        const exit = commands[0]?.exit as { code?: number } | undefined
+        if (exit?.code !== 0) failed.push(configuration.name)
+      }
+  }
+  return failed
 }
 
 /** One line for people: what a test shows when a verdict isn't the expected one. */

@@ -1,13 +1,15 @@
 /** The gateway as a task's sandbox has it: the listener in its namespace, the proof, the runner's variables, a real client. */
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { huggingFaceEnvironment } from '../../../runner/trial/hugging-face.ts'
 import { policySchema } from '../../../policy/policy.ts'
+import { writeTrivialTask } from '../../bench/trivial-task.ts'
 import { eventLine, SandboxWorld } from '../../e2e/sandbox/setup.ts'
+import { readRun } from '../../e2e/trials/setup.ts'
 import { large, StandInHub } from '../../support/hub.ts'
 import { installed } from './clients.ts'
 import { tinyModel } from './tiny-model.ts'
@@ -155,3 +157,58 @@ t.test('a lease whose artifacts can not be had is refused before any work', asyn
   })
   t.equal(await world.containers(), 0)
 })
+
+t.test(
+  'a task that pins artifacts finds them in its trial, by the variables that libraries read',
+  async (t) => {
+    await using undo = new AsyncDisposableStack()
+    const scratch = await mkdtemp(path.join(tmpdir(), 'hub-trial-'))
+    undo.defer(() => rm(scratch, { recursive: true, force: true }))
+    const standIn = undo.use(await StandInHub.open())
+    const commit = standIn.add('acme/tiny', tinyModel())
+    const world = undo.use(
+      await SandboxWorld.open({
+        huggingface: { endpoint: standIn.endpoint, fileHosts: [standIn.fileHost] },
+      }),
+    )
+    const task = await writeTrivialTask(path.join(scratch, 'task'))
+    await appendFile(
+      path.join(task, 'task.toml'),
+      `[[closedbook.huggingface]]\nrepo = "acme/tiny"\nrevision = "${commit}"\nfiles = ["config.json"]\n`,
+    )
+    const script = path.join(scratch, 'agent.sh')
+    await writeFile(
+      script,
+      `curl -fsS $HF_ENDPOINT/acme/tiny/resolve/main/config.json > answer.txt || exit 9
+curl -sS $HF_ENDPOINT/acme/tiny/resolve/main/model.safetensors
+echo $HF_HUB_DISABLE_XET $HF_HUB_DOWNLOAD_TIMEOUT $NO_PROXY
+`,
+    )
+    const cli = await world.daemon.cli([
+      'run',
+      '--task',
+      task,
+      '--harness',
+      `script:${script}`,
+      '--json',
+    ])
+    const { results, line } = await readRun(world.daemon, cli)
+    const [result] = results
+    t.match(result, {
+      verdict: 'passed',
+      egress: { byReason: { allowed_artifact: 1, file_not_allowed: 1 } },
+    })
+    t.match(
+      result?.proof.before.find(({ canary }) => canary === 'artifact-head'),
+      { audited: true },
+      'the proof is part of the result',
+    )
+    const events = await Array.fromAsync(world.daemon.client.audit(line.trials[0]?.trial ?? ''))
+    t.ok(
+      events.some(
+        ({ reason, detail = '' }) =>
+          reason === 'file_not_allowed' && detail.includes('model.safetensors'),
+      ),
+    )
+  },
+)

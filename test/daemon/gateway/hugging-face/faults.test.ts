@@ -1,8 +1,11 @@
 /** What goes wrong behind the gateway or before it: the Hub's faults, limits, and clients that speak something else. */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
 import { connect } from 'node:net'
+import { join } from 'node:path'
 import t from 'tap'
+import { judgeRedirect } from '../../../../daemon/gateway/hugging-face/redirect.ts'
 import { large } from '../../../support/hub.ts'
 import { HubWorld, until } from './world.ts'
 
@@ -172,7 +175,7 @@ t.test('after it is shut the gateway serves nothing, and what was under way ends
   const ended = t.rejects(async () => {
     for await (const _ of download as AsyncIterable<Buffer>);
   })
-  lease.gateway.shut()
+  await lease.gateway.shut()
   await ended
   release.resolve()
   const after = await lease.send('/api/models/acme/tiny')
@@ -199,3 +202,105 @@ t.test('bytes that are no HTTP, upgrades and CONNECT are refused and recorded', 
   t.same(new Set(lease.decisions()), new Set(['deny bad_request']))
   t.equal((await lease.send('/api/models/acme/tiny')).status, 200, 'and the gateway goes on')
 })
+
+t.test(
+  'redirects are followed to the same repository, and for bytes to known file hosts',
+  async (t) => {
+    const from = '/acme/tiny/resolve/main/a.bin'
+    const rows: [
+      location: string | null,
+      purpose: 'file' | 'api',
+      expected: RegExp | 'own' | 'away',
+      why: string,
+    ][] = [
+      [
+        '/api/resolve-cache/models/acme/tiny/abc/a.bin?etag=1',
+        'file',
+        'own',
+        'the small files of the Hub',
+      ],
+      [
+        'https://huggingface.co/acme/tiny/resolve/abc/a.bin',
+        'file',
+        'own',
+        'absolute, and the same',
+      ],
+      ['/api/models/acme/tiny/tree/abc', 'api', 'own', 'an API route of it'],
+      ['https://cas-bridge.xethub.hf.co/xet-bridge-us/x?X-Amz=1', 'file', 'away', 'published'],
+      ['https://us.aws.cdn.hf.co/x', 'file', 'away', 'published'],
+      ['https://files.mirror.example:8443/x', 'file', 'away', 'configured with its port'],
+      ['https://mirror.example/x', 'file', 'away', 'configured by name'],
+      [
+        'https://us.aws.cdn.hf.co/x',
+        'api',
+        /redirect to us\.aws\.cdn/,
+        'no API answer comes from there',
+      ],
+      ['https://us.aws.cdn.hf.co:8443/x', 'file', /no known host/, 'another port'],
+      [
+        'https://files.mirror.example/x',
+        'file',
+        /no known host/,
+        'another port than the configured',
+      ],
+      ['https://us.aws.cdn.hf.co.evil.example/x', 'file', /no known host/, 'a suffix'],
+      ['https://evil.example/x', 'file', /no known host/, 'anybody'],
+      ['http://us.aws.cdn.hf.co/x', 'file', /http:/, 'no step down to plain HTTP'],
+      ['ftp://us.aws.cdn.hf.co/x', 'file', /ftp:/, 'another protocol'],
+      ['https://u:p@us.aws.cdn.hf.co/x', 'file', /credentials/, 'credentials'],
+      ['/acme/renamed/resolve/abc/a.bin', 'file', /is now acme\/renamed/, 'a rename'],
+      ['/acme/tiny2/resolve/abc/a.bin', 'file', /is now acme\/tiny2/, 'a longer name'],
+      ['/acme/tiny/../other/resolve/abc/a.bin', 'file', /is now acme\/other/, 'dots'],
+      ['/login', 'file', /away from acme\/tiny/, 'a page'],
+      [
+        'https://hf.co/acme/tiny/resolve/abc/a.bin',
+        'file',
+        /no known host/,
+        'another name of the Hub',
+      ],
+      [null, 'file', /not where to/, 'no address'],
+      ['https://[', 'file', /no address/, 'a broken one'],
+    ]
+    for (const [location, purpose, expected, why] of rows) {
+      const redirect = judgeRedirect(new URL(from, 'https://huggingface.co'), location, {
+        endpoint: new URL('https://huggingface.co'),
+        repo: 'acme/tiny',
+        purpose,
+        fileHosts: ['mirror.example', 'files.mirror.example:8443'],
+      })
+      const seen = redirect.ok ? (redirect.own ? 'own' : 'away') : redirect.why
+      t.match(seen, expected, `${location}: ${why}`)
+    }
+    const back = judgeRedirect(
+      new URL('https://us.aws.cdn.hf.co/x'),
+      `https://huggingface.co${from}`,
+      {
+        endpoint: new URL('https://huggingface.co'),
+        repo: 'acme/tiny',
+        purpose: 'file',
+        fileHosts: [],
+      },
+    )
+    t.notOk(back.ok, 'a file host does not send us back to the Hub, and its token')
+  },
+)
+
+t.test(
+  'a disk that is full is our fault: said in the audit, and of no use to the sandbox',
+  async (t) => {
+    await using world = await HubWorld.open()
+    const commit = world.standIn.add('acme/tiny', files)
+    await using lease = await world.lease([{ repo: 'acme/tiny', revision: commit }])
+    await rm(join(world.folder, 'cache', 'partial'), { recursive: true })
+    const { status, body } = await lease.send('/acme/tiny/resolve/main/model.safetensors')
+    t.equal(status, 500)
+    t.equal(
+      body.toString(),
+      'closedbook: internal_error: the gateway failed\n',
+      'no path of the host',
+    )
+    await until(() => lease.closes().length === 1)
+    t.equal(lease.closes()[0]?.reason, 'internal_error')
+    t.match(lease.faults[0], { code: 'ENOENT' })
+  },
+)

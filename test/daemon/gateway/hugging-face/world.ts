@@ -118,15 +118,17 @@ export class LeaseGateway implements AsyncDisposable {
   readonly gateway: HuggingFaceGateway
   readonly port: number
   readonly audit: AuditRecord[]
+  readonly faults: unknown[]
   readonly #undo: AsyncDisposableStack
 
   private constructor(
-    parts: Pick<LeaseGateway, 'gateway' | 'port' | 'audit'>,
+    parts: Pick<LeaseGateway, 'gateway' | 'port' | 'audit' | 'faults'>,
     undo: AsyncDisposableStack,
   ) {
     this.gateway = parts.gateway
     this.port = parts.port
     this.audit = parts.audit
+    this.faults = parts.faults
     this.#undo = undo
   }
 
@@ -140,6 +142,7 @@ export class LeaseGateway implements AsyncDisposable {
     undo.defer(() => void server.close())
     await once(server, 'listening')
     const audit: AuditRecord[] = []
+    const faults: unknown[] = []
     let connections = 0
     const gateway = undo.use(
       await HuggingFaceGateway.open(policy, {
@@ -152,11 +155,12 @@ export class LeaseGateway implements AsyncDisposable {
         hub,
         cache,
         pinsFile,
+        onFault: (error) => faults.push(error),
         signal: new AbortController().signal,
       }),
     )
     const { port } = server.address() as AddressInfo
-    return new LeaseGateway({ gateway, port, audit }, undo.move())
+    return new LeaseGateway({ gateway, port, audit, faults }, undo.move())
   }
 
   get endpoint(): string {
