@@ -11,5 +11,10 @@ export function canonicalJson(value: unknown): string {
   return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`).join(',')}}`
 }
 
-export const policyHash = (policy: Policy): string =>
-  createHash('sha256').update(canonicalJson(policy)).digest('hex')
+/** A section that sets nothing is as good as none. */
+export function policyHash({ limits, ...policy }: Policy): string {
+  const set = limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }
+  return createHash('sha256')
+    .update(canonicalJson({ ...policy, ...set }))
+    .digest('hex')
+}

@@ -5,6 +5,7 @@
 import { z } from 'zod'
 import { canonicalHostPattern } from './host.ts'
 import { huggingFaceSchema } from './hugging-face.ts'
+import { auditPolicySchema, limitsSchema } from './limits.ts'
 
 const hostPattern = z.string().superRefine((text, context) => {
   const result = canonicalHostPattern(text)
@@ -30,6 +31,8 @@ export const policySchema = z.strictObject({
   huggingface: huggingFaceSchema
     .optional()
     .describe('model artifacts that may be read; absent: none, and nothing listens'),
+  limits: limitsSchema.optional().describe('caps of what goes through the proxy'),
+  audit: auditPolicySchema.optional().describe('caps of the audit log'),
 })
 
 export type Policy = z.infer<typeof policySchema>

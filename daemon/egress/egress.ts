@@ -66,7 +66,10 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
   const { policy, audit, resolve, dial = dialTcp, vet = isPublic } = options
   const limits: EgressLimits = { ...defaultLimits, ...options.limits }
   const onFault = options.onFault ?? ((): void => undefined)
-  audit.govern({ policy: policyHash(policy), ...options.auditRules })
+  const { auditRules } = options
+  // The smaller of what the daemon and the policy grant.
+  const maxBytes = Math.min(auditRules?.maxBytes ?? Infinity, policy.audit?.maxBytes ?? Infinity)
+  audit.govern({ ...auditRules, policy: policyHash(policy), maxBytes })
   const controller = new AbortController()
   const { signal } = controller
   // One listener a tunnel; their number has a limit of its own.

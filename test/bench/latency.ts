@@ -12,12 +12,13 @@ import { promisify } from 'node:util'
 import { realHello } from '../daemon/egress/hellos.ts'
 import { TestDaemon } from '../support/daemon.ts'
 import type { LoadSpec } from './requests.ts'
-import { bench, benchEngine, median, option, quantile, short } from './support.ts'
+import { bench, benchEngine, cpuMs, median, option, quantile, short } from './support.ts'
 
 const run = promisify(execFile)
 const generator = fileURLToPath(new URL('requests.ts', import.meta.url))
 const barMs = 3
 const perSecond = 200
+const warmRequests = 100
 const host = 'files.example'
 const completion = {
   id: 'chatcmpl-1',
@@ -69,7 +70,13 @@ await bench('latency', async (report) => {
   })
   const pid = await engine.docker('inspect', '--format', '{{.State.Pid}}', `cb-${lease}`)
 
-  const base = { perSecond, seconds: option('seconds', 5), target: '', hello: '' }
+  const base = {
+    perSecond,
+    warm: warmRequests,
+    seconds: option('seconds', 5),
+    target: '',
+    hello: '',
+  }
   const get = { ...base, kind: 'http', method: 'GET', headers: {}, body: '' } as const
   const post = {
     ...base,
@@ -100,16 +107,20 @@ await bench('latency', async (report) => {
   ]
   for (const { what, through, direct } of cases) {
     const turns: { through: number[]; direct: number[] }[] = []
-    for (let turn = 0; turn < option('n', 5); turn++)
-      turns.push({
-        direct: await load(direct, []),
-        through: await load(through, ['nsenter', `--net=/proc/${pid}/ns/net`, '--']),
-      })
+    let cpu = 0
+    let served = 0
+    for (let turn = 0; turn < option('n', 5); turn++) {
+      const before = await cpuMs(daemon.pid)
+      const taken = await load(through, ['nsenter', `--net=/proc/${pid}/ns/net`, '--'])
+      cpu += (await cpuMs(daemon.pid)) - before
+      served += taken.length + warmRequests
+      turns.push({ through: taken, direct: await load(direct, []) })
+    }
     const at = (part: number): string =>
       (['through', 'direct'] as const)
         .map((side) => short(median(turns.map((turn) => quantile(turn[side], part)))))
         .join(' ms against ')
-    report.figure(`${what}, median`, `${at(0.5)} ms`)
+    report.figure(`${what}, median`, `${at(0.5)} ms; CPU of the daemon ${short(cpu / served)} ms`)
     report.bar({
       what: `${what}, added at p99`,
       value: median(

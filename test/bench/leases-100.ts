@@ -6,7 +6,7 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { TestDaemon } from '../support/daemon.ts'
-import { bench, benchEngine, option, short, timed } from './support.ts'
+import { bench, benchEngine, cpuMs, option, short, timed } from './support.ts'
 
 const memoryBarMb = 400
 const cpuBarPercent = 5
@@ -89,11 +89,4 @@ async function abreastOf(lanes: number, times: number, work: () => Promise<void>
 async function residentMb(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8')
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024
-}
-
-/** Fields 14 and 15 of its stat, in the kernel's hundredths of a second. */
-async function cpuMs(pid: number): Promise<number> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return (Number(fields[11]) + Number(fields[12])) * 10
 }

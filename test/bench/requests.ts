@@ -9,6 +9,8 @@ import net from 'node:net'
 export interface LoadSpec {
   readonly perSecond: number
   readonly seconds: number
+  /** So many go before, one after the other, and don't count. */
+  readonly warm: number
   readonly kind: 'http' | 'tunnel'
   /** Where to connect; for `http` kept alive. */
   readonly port: number
@@ -66,8 +68,7 @@ function tunnel(): Promise<void> {
 }
 
 const one = spec.kind === 'http' ? request : tunnel
-// Connections and code are warm before it counts.
-for (let warm = 0; warm < 100; warm++) await one()
+for (let warm = 0; warm < spec.warm; warm++) await one()
 const started = performance.now()
 const under: Promise<number>[] = []
 for (let sent = 0; sent < spec.perSecond * spec.seconds;) {

@@ -4,6 +4,7 @@
  * each figure with a bar ends in PASS or OVER, and a benchmark that has one over its bar exits 1.
  */
 import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -172,4 +173,11 @@ export const spread = (values: readonly number[], unit = 'ms'): string =>
 export function option(name: string, fallback: number): number {
   const at = process.argv.indexOf(`--${name}`)
   return at < 0 ? fallback : Number(process.argv[at + 1])
+}
+
+/** CPU that a process has used: fields 14 and 15 of its stat, in the kernel's hundredths of a second. */
+export async function cpuMs(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * 10
 }

@@ -43,6 +43,8 @@ export class HuggingFaceGateway implements AsyncDisposable {
     this.#deps = deps
     this.#visits = new Visits(pins, deps, this.#stop.signal)
     this.#http = http.createServer({ keepAliveTimeout: 0, noDelay: true })
+    // A client that has said all it will say (nc does) still gets its answer, however long that takes.
+    Object.assign(this.#http, { httpAllowHalfOpen: true })
     this.#http.on('request', (request, response) => void this.#visits.serve(request, response))
     // A client that waits for leave to send its body gets its answer at once.
     this.#http.on('checkContinue', (request, response) => {
@@ -113,6 +115,7 @@ export class HuggingFaceGateway implements AsyncDisposable {
     }
     this.#sockets.add(socket)
     socket.once('close', () => this.#sockets.delete(socket))
+    socket.allowHalfOpen = true
     socket.setNoDelay(true)
     socket.setTimeout(idleMs, () => socket.destroy())
     this.#http.emit('connection', socket)

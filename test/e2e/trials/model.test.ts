@@ -5,14 +5,14 @@
 import { createHash } from 'node:crypto'
 import { access, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { costOf } from '../../../daemon/protocol/model-cost.ts'
 import { recordedCallSchema, type RecordedCall } from '../../../daemon/protocol/recording.ts'
 import { readEgressFile, readSteps } from '../../../runner/trial/evidence.ts'
 import type { TrialResult } from '../../../runner/result.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
-import { endOf, executionDirs, lastLine, readRun, root, sampleTask } from './setup.ts'
+import { endOf, executionDirs, readRun, root, sampleTask } from './setup.ts'
 
 const engine = await testEngine()
 t.teardown(() => engine.dispose())
@@ -73,11 +73,7 @@ t.test(
   },
 )
 
-async function checkFigures(
-  t: typeof import('tap').t,
-  result: TrialResult,
-  jobDir: string,
-): Promise<void> {
+async function checkFigures(t: Test, result: TrialResult, jobDir: string): Promise<void> {
   const [execution = ''] = await executionDirs(jobDir, result.trial)
   const calls = await exchangesOf(path.join(execution, 'exchanges.jsonl'))
   const answered = calls.filter(({ response }) => response.status === 200).map(usageIn)
@@ -106,15 +102,12 @@ async function checkFigures(
   t.equal(steps, result.steps, 'each step is in the step log')
 }
 
-async function checkEvidence(
-  t: typeof import('tap').t,
-  result: TrialResult,
-  jobDir: string,
-): Promise<void> {
+async function checkEvidence(t: Test, result: TrialResult, jobDir: string): Promise<void> {
   const { proof, egress } = result
   t.ok(egress.denied > 0, 'its tries to reach a public address were denied')
   const reasons = Object.values(egress.byReason).reduce((sum, count) => sum + count, 0)
-  t.equal(reasons, egress.denied, 'each denial has a reason')
+  t.equal(reasons, egress.attempts, 'each attempt has a reason')
+  t.equal(egress.denied + egress.allowed, egress.attempts)
   let denied = 0
   for await (const event of readEgressFile(path.join(jobDir, 'trials', result.trial)))
     if (event.action === 'deny' && event.canary !== true) denied += event.count

@@ -245,6 +245,26 @@ void t.test(
   },
 )
 
+void t.test(
+  'the chain goes on under the next daemon, and a search finds what both saw',
+  async (t) => {
+    const before = events(await cli(lease, '--json', '--canaries'))
+    await daemon.kill()
+    await daemon.start()
+    await ask(lease, 'after.example')
+    const after = events(await cli(lease, '--json', '--canaries'))
+    t.strictSame(after.slice(0, before.length), before)
+    t.match(after.slice(before.length), [{ kind: 'lifecycle' }, { host: 'after.example' }])
+    t.match(await cli('verify', 'trial-a'), { code: 0, stdout: /^ok/ })
+    const found = events(await cli('query', '--trial', 'trial-a', '--host', '*.example', '--json'))
+    t.strictSame(
+      new Set(found.map(({ host }) => host)),
+      new Set(['flood.example', 'one.example', 'after.example']),
+    )
+    t.match(await daemon.json(['audit', 'summary', lease]), { attempts: 62 })
+  },
+)
+
 void t.test('the evidence of a trial can be checked and summed without a daemon', async (t) => {
   const script =
     'curl -s -x http://127.0.0.1:3128 https://tried.example/; curl -s --noproxy "*" http://198.51.100.7:2222; true'

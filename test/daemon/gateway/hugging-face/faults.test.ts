@@ -203,6 +203,22 @@ t.test('bytes that are no HTTP, upgrades and CONNECT are refused and recorded', 
   t.equal((await lease.send('/api/models/acme/tiny')).status, 200, 'and the gateway goes on')
 })
 
+t.test('a client that closes its side after the request gets the whole answer', async (t) => {
+  await using world = await HubWorld.open()
+  const commit = world.standIn.add('acme/tiny', files)
+  await using lease = await world.lease([{ repo: 'acme/tiny', revision: commit }])
+  const release = Promise.withResolvers<void>()
+  world.standIn.troubles.push({ kind: 'hold', after: 1_000_000, release: release.promise })
+  const socket = connect({ port: lease.port, host: '127.0.0.1', allowHalfOpen: true })
+  socket.end('GET /acme/tiny/resolve/main/model.safetensors HTTP/1.1\r\nHost: x\r\n\r\n')
+  let received = 0
+  socket.on('data', (chunk: Buffer) => (received += chunk.length))
+  await until(() => received > 500_000)
+  release.resolve()
+  await once(socket, 'close')
+  t.ok(received > 3_000_000, `${received} bytes`)
+})
+
 t.test(
   'redirects are followed to the same repository, and for bytes to known file hosts',
   async (t) => {
