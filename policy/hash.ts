@@ -12,9 +12,11 @@ export function canonicalJson(value: unknown): string {
 }
 
 /** A section that sets nothing is as good as none. */
-export function policyHash({ limits, ...policy }: Policy): string {
-  const set = limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }
-  return createHash('sha256')
-    .update(canonicalJson({ ...policy, ...set }))
-    .digest('hex')
+export function policyHash({ limits = {}, audit, ...policy }: Policy): string {
+  const set = {
+    ...policy,
+    ...(Object.values(limits).some((value) => value !== undefined) ? { limits } : {}),
+    ...(audit?.maxBytes === undefined ? {} : { audit }),
+  }
+  return createHash('sha256').update(canonicalJson(set)).digest('hex')
 }

@@ -55,6 +55,8 @@ export const auditPolicySchema = z.strictObject({
   onFull: z
     .literal('stop')
     .default('stop')
-    .describe('what a full log means: the lease is closed, for what is not recorded can not happen'),
+    .describe(
+      'what a full log means: the lease is closed, for what is not recorded can not happen',
+    ),
 })
 export type AuditPolicy = z.infer<typeof auditPolicySchema>

@@ -6,10 +6,16 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { decide } from '../../policy/decide.ts'
-import { deny } from '../../policy/decision.ts'
 import { parseAuthority } from '../../policy/host.ts'
 import { printable } from '../../policy/printable.ts'
-import { record, recordClose, whileOpen, type Attempt, type EgressContext } from './context.ts'
+import {
+  admit,
+  record,
+  recordClose,
+  whileOpen,
+  type Attempt,
+  type EgressContext,
+} from './context.ts'
 import { Downflow } from './downflow.ts'
 import { readHello } from './read-hello.ts'
 import { refuseSocket, refuseTls } from './refuse.ts'
@@ -52,12 +58,13 @@ export async function serveConnect(
     return
   }
   const { host, port } = target
-  using pass = context.gate.enter()
-  if (pass === null) {
-    record(context, attempt, deny('limit_conns'))
-    refuseSocket(socket, 'limit_conns')
+  const pass = admit(context)
+  if ('action' in pass) {
+    record(context, attempt, pass)
+    refuseSocket(socket, pass.reason)
     return
   }
+  using _pass = pass
   if (port === 80) {
     record(context, attempt, first, 'plain HTTP inside')
     await audit.flush()
@@ -92,6 +99,7 @@ export async function serveConnect(
       attempt,
       await tunnel(socket, upstream, bytes, {
         limits: context.limits,
+        meter: context.meter,
         signal: context.signal,
         downflow,
       }),

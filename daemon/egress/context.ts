@@ -1,10 +1,11 @@
 /** What all listeners of one lease share, and the two or three steps that they all take. */
 import type { Socket } from 'node:net'
 import type { AuditRecord } from '../../policy/audit-event.ts'
-import type { Decision } from '../../policy/decision.ts'
+import { deny, type Decision } from '../../policy/decision.ts'
 import type { Policy } from '../../policy/policy.ts'
 import { printable } from '../../policy/printable.ts'
 import type { AuditLog } from './audit-log.ts'
+import type { ByteMeter } from './byte-meter.ts'
 import type { EgressLimits, Gate } from './limits.ts'
 import type { Route } from './route.ts'
 
@@ -15,12 +16,20 @@ export interface EgressContext {
   readonly limits: EgressLimits
   /** Tunnels and requests under way. */
   readonly gate: Gate
+  /** What they have carried. */
+  readonly meter: ByteMeter
   /** Aborts when the egress of the lease is shut. */
   readonly signal: AbortSignal
 }
 
 /** What is known of an attempt when it is recorded. */
 export type Attempt = Pick<AuditRecord, 'protocol' | 'host' | 'address' | 'port' | 'connection'>
+
+/** The way in for one allowed attempt; else the decision against it. */
+export function admit({ gate, meter }: EgressContext): Disposable | Decision {
+  if (meter.full) return deny('limit_bytes', 'limits')
+  return gate.enter() ?? deny('limit_conns', 'limits')
+}
 
 /** Writes the decision down. Throws once the log has failed: then nothing may go on. */
 export function record(

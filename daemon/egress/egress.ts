@@ -12,11 +12,12 @@ import { policyHash } from '../../policy/hash.ts'
 import type { Policy } from '../../policy/policy.ts'
 import { isPublic } from '../../policy/address.ts'
 import type { AuditLog, AuditRules } from './audit-log.ts'
+import { ByteMeter } from './byte-meter.ts'
 import { destination, record, type EgressContext } from './context.ts'
 import { dialTcp } from './dial.ts'
 import { DnsListener } from './dns.ts'
 import { HttpListener } from './http-listener.ts'
-import { defaultLimits, Gate, type EgressLimits } from './limits.ts'
+import { defaultLimits, Gate, limitsOf, type EgressLimits } from './limits.ts'
 import { Route, type Dial, type Resolve } from './route.ts'
 import { serveTransparentTls } from './transparent-tls.ts'
 import { serveTripwire } from './tripwire.ts'
@@ -48,6 +49,8 @@ export interface EgressOptions {
   readonly limits?: Partial<EgressLimits>
   /** True where the owner of the namespace records direct attempts by address and port: the tripwire only refuses. */
   readonly counted?: boolean
+  /** Bytes that the lease had moved before a restart of the daemon. */
+  readonly spentBytes?: number
   /** Shared by all leases of a daemon. */
   readonly gate?: Gate
   /** A fault of ours or of a listener; traffic that it concerned has been cut. */
@@ -64,7 +67,11 @@ export interface Egress extends AsyncDisposable {
 
 export function serveEgress(listeners: EgressListeners, options: EgressOptions): Egress {
   const { policy, audit, resolve, dial = dialTcp, vet = isPublic } = options
-  const limits: EgressLimits = { ...defaultLimits, ...options.limits }
+  const limits: EgressLimits = {
+    ...defaultLimits,
+    ...limitsOf(policy.limits),
+    ...options.limits,
+  }
   const onFault = options.onFault ?? ((): void => undefined)
   const { auditRules } = options
   // The smaller of what the daemon and the policy grant.
@@ -76,7 +83,8 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
   setMaxListeners(0, signal)
   const gate = new Gate(limits.concurrent, options.gate)
   const route = new Route({ policy, resolve, dial, vet, limits })
-  const context: EgressContext = { policy, audit, route, limits, gate, signal }
+  const meter = new ByteMeter(limits, options.spentBytes)
+  const context: EgressContext = { policy, audit, route, limits, gate, meter, signal }
   const sockets = new Set<Socket>()
   const undo: (() => void)[] = []
 

@@ -8,6 +8,7 @@ import { request as httpRequest, type IncomingMessage, type ServerResponse } fro
 import { pipeline } from 'node:stream/promises'
 import type { Socket } from 'node:net'
 import type { Reason } from '../../policy/decision.ts'
+import type { ByteMeter } from './byte-meter.ts'
 import type { Traffic } from './context.ts'
 import type { EgressLimits } from './limits.ts'
 import { endToEnd, rawValues } from './request-head.ts'
@@ -18,6 +19,7 @@ export interface Forward {
   readonly authority: string
   readonly upstream: Socket
   readonly limits: Pick<EgressLimits, 'idleTimeoutMs' | 'lifetimeMs'>
+  readonly meter: ByteMeter
   readonly signal: AbortSignal
   /** Answers the client in place of the upstream, if nothing has been sent yet. */
   readonly onFault: (reason: Reason) => void
@@ -26,7 +28,7 @@ export interface Forward {
 export async function forwardHttp(
   request: IncomingMessage,
   response: ServerResponse,
-  { path, authority, upstream, limits, signal, onFault }: Forward,
+  { path, authority, upstream, limits, meter, signal, onFault }: Forward,
 ): Promise<Traffic> {
   let cause = 'ended'
   const stop = (why: string): void => {
@@ -35,6 +37,7 @@ export async function forwardHttp(
   }
   const lifetime = setTimeout(() => stop('lifetime reached'), limits.lifetimeMs)
   upstream.setTimeout(limits.idleTimeoutMs, () => stop('idle'))
+  using _metered = meter.watch(upstream, stop)
   const onAbort = (): void => stop('egress shut')
   const onClientGone = (): void => {
     if (!response.writableFinished) stop('client gone')

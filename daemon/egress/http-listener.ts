@@ -11,6 +11,7 @@ import { parseAuthority, type ParsedAuthority } from '../../policy/host.ts'
 import { printable } from '../../policy/printable.ts'
 import { serveConnect } from './connect.ts'
 import {
+  admit,
   destination,
   record,
   recordClose,
@@ -38,6 +39,7 @@ interface Entry {
 /** A denied request's body up to this is read away, so that its connection can go on. */
 const drainBytes = 64 * 1024
 const checkMs = 5_000
+const graceMs = 1_000
 
 export class HttpListener {
   readonly #context: EgressContext
@@ -59,6 +61,10 @@ export class HttpListener {
       requireHostHeader: false,
       noDelay: true,
     })
+    // All of them are looked at: the runtime would hide a second Host behind the 2,000th header.
+    this.#server.maxHeadersCount = 0
+    // A connection that neither asks nor answers; a request under way ends by its own clock first.
+    this.#server.timeout = idleTimeoutMs + graceMs
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false))
     this.#server.on('checkContinue', (request, response) =>
       this.#onRequest(request, response, true),
@@ -139,12 +145,13 @@ export class HttpListener {
       return
     }
     const { host, port } = weighed.authority
-    using pass = this.#context.gate.enter()
-    if (pass === null) {
-      record(this.#context, attempt, deny('limit_conns'), detail)
-      refuse('limit_conns')
+    const pass = admit(this.#context)
+    if ('action' in pass) {
+      record(this.#context, attempt, pass, detail)
+      refuse(pass.reason)
       return
     }
+    using _pass = pass
     using client = whileOpen(this.#context, request.socket)
     const opened = await this.#context.route.open(host, port, { signal: client.signal })
     if (!opened.ok) {
@@ -161,6 +168,7 @@ export class HttpListener {
         authority: host,
         upstream: opened.socket,
         limits: this.#context.limits,
+        meter: this.#context.meter,
         signal: client.signal,
         onFault: (reason) => refuse(reason),
       })

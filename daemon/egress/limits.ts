@@ -1,4 +1,7 @@
-/** Caps of one lease's egress. Times in ms; `undefined` means no limit. */
+/** Caps of one lease's egress: how many at once, for how long, and how much. */
+import type { Limits } from '../../policy/limits.ts'
+
+/** Times in ms; `undefined` means no limit. */
 export interface EgressLimits {
   /** The whole head of a request must be there by then. */
   readonly headersTimeoutMs: number
@@ -11,8 +14,10 @@ export interface EgressLimits {
   /** A tunnel or request without a byte in either direction. */
   readonly idleTimeoutMs: number
   readonly lifetimeMs: number
-  /** Bytes of one tunnel, both directions together; looked at once a second. */
-  readonly tunnelBytes: number | undefined
+  /** Bytes of one tunnel or request, both directions together. */
+  readonly connectionBytes: number | undefined
+  /** Bytes of all of them, those that have ended too. */
+  readonly totalBytes: number | undefined
   /** Tunnels and requests under way at once; one more is refused with 429. */
   readonly concurrent: number
   /** Sockets from the sandbox open at once, idle ones included; one more is closed. */
@@ -27,9 +32,24 @@ export const defaultLimits: EgressLimits = {
   dialTimeoutMs: 10_000,
   idleTimeoutMs: 10 * 60_000,
   lifetimeMs: 8 * 3_600_000,
-  tunnelBytes: undefined,
+  connectionBytes: undefined,
+  totalBytes: undefined,
   concurrent: 64,
   sockets: 512,
+}
+
+/** What a policy says of them; what it leaves out stays as it was. */
+export function limitsOf(limits: Limits = {}): Partial<EgressLimits> {
+  const { connections, sockets, connectionBytes, maxBytes, idleSeconds, lifetimeSeconds } = limits
+  const given: [keyof EgressLimits, number | undefined][] = [
+    ['concurrent', connections],
+    ['sockets', sockets],
+    ['connectionBytes', connectionBytes],
+    ['totalBytes', maxBytes],
+    ['idleTimeoutMs', idleSeconds === undefined ? undefined : idleSeconds * 1000],
+    ['lifetimeMs', lifetimeSeconds === undefined ? undefined : lifetimeSeconds * 1000],
+  ]
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined))
 }
 
 /** Counts what is under way; the daemon may give all leases a second one to share. */

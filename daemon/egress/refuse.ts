@@ -30,6 +30,7 @@ const wordsByReason: Partial<Record<Reason, string>> = {
   bad_request: 'the request is not well formed',
   bad_protocol: 'this is an HTTP proxy',
   limit_conns: 'too many connections at once',
+  limit_bytes: 'the bytes that this sandbox may move are used up',
   upstream_bad: 'the host could not be reached',
   upstream_timeout: 'the host did not answer in time',
 }

@@ -4,11 +4,11 @@
  */
 import type { Socket } from 'node:net'
 import { decide } from '../../policy/decide.ts'
-import { deny } from '../../policy/decision.ts'
 import { parseHost } from '../../policy/host.ts'
 import { printable } from '../../policy/printable.ts'
 import { helloDetail } from './connect.ts'
 import {
+  admit,
   destination,
   record,
   recordClose,
@@ -42,12 +42,13 @@ export async function serveTransparentTls(context: EgressContext, socket: Socket
     refuseTls(socket)
     return
   }
-  using pass = context.gate.enter()
-  if (pass === null) {
-    record(context, attempt, deny('limit_conns'))
+  const pass = admit(context)
+  if ('action' in pass) {
+    record(context, attempt, pass)
     refuseTls(socket)
     return
   }
+  using _pass = pass
   using client = whileOpen(context, socket)
   const downflow = new Downflow()
   const { signal } = client
@@ -65,6 +66,7 @@ export async function serveTransparentTls(context: EgressContext, socket: Socket
       attempt,
       await tunnel(socket, opened.socket, bytes, {
         limits: context.limits,
+        meter: context.meter,
         signal: context.signal,
         downflow,
       }),

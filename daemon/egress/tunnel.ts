@@ -3,12 +3,14 @@
  * Bytes are counted by the sockets themselves and read once, at the end: nothing of ours runs for each chunk.
  */
 import type { Socket } from 'node:net'
+import type { ByteMeter } from './byte-meter.ts'
 import type { Traffic } from './context.ts'
 import type { Downflow } from './downflow.ts'
 import type { EgressLimits } from './limits.ts'
 
 export interface TunnelOptions {
-  readonly limits: Pick<EgressLimits, 'idleTimeoutMs' | 'lifetimeMs' | 'tunnelBytes'>
+  readonly limits: Pick<EgressLimits, 'idleTimeoutMs' | 'lifetimeMs'>
+  readonly meter: ByteMeter
   readonly signal: AbortSignal
   /** With which `upstream` was dialed. */
   readonly downflow: Downflow
@@ -19,7 +21,7 @@ export function tunnel(
   client: Socket,
   upstream: Socket,
   held: Buffer,
-  { limits, signal, downflow }: TunnelOptions,
+  { limits, meter, signal, downflow }: TunnelOptions,
 ): Promise<Traffic> {
   const { promise, resolve } = Promise.withResolvers<Traffic>()
   let cause = 'ended'
@@ -30,13 +32,7 @@ export function tunnel(
     upstream.destroy()
   }
   const lifetime = setTimeout(() => stop('lifetime reached'), limits.lifetimeMs)
-  const cap = limits.tunnelBytes
-  const meter =
-    cap === undefined
-      ? undefined
-      : setInterval(() => {
-          if (upstream.bytesRead + upstream.bytesWritten > cap) stop('byte limit reached')
-        }, 1000)
+  const metered = meter.watch(upstream, stop)
   const onAbort = (): void => stop('egress shut')
   signal.addEventListener('abort', onAbort, { once: true })
 
@@ -49,7 +45,7 @@ export function tunnel(
       return
     }
     clearTimeout(lifetime)
-    clearInterval(meter)
+    metered[Symbol.dispose]()
     signal.removeEventListener('abort', onAbort)
     downflow.release()
     resolve({ bytesUp: upstream.bytesWritten, bytesDown: upstream.bytesRead, detail: cause })

@@ -26,6 +26,8 @@ import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import { Lease, type LeaseParts } from './lease.ts'
 
+/** What a policy's limit of bytes counts. */
+const passesProxy: ReadonlySet<AuditEvent['protocol']> = new Set(['connect', 'http', 'tls'])
 const appearPollMs = 20
 const appearLimitMs = 600_000
 /**
@@ -107,8 +109,12 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   const gpus =
     request.gpus === 0 ? null : undo.use(deps.gpus.adopt(record.lease, had, state.deviceIds))
   const adopted: AuditEvent[] = []
-  for await (const event of readAudit(auditFile(record.lease, deps)))
+  let spentBytes = 0
+  for await (const event of readAudit(auditFile(record.lease, deps))) {
     if (event.kind === 'census') adopted.push(event)
+    if (event.kind === 'close' && passesProxy.has(event.protocol))
+      spentBytes += event.bytesUp + event.bytesDown
+  }
   const parts = { ...(await openRecords(record.lease, request, deps, undo)), gpus }
   const lease = new Lease(record.lease, request, parts, deps, undo.move(), record)
   lease.resumeAt(record)
@@ -116,7 +122,7 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   try {
     own(lease, deps, container)
     attach(lease, deps, state.pid, state.upperDir)
-    if (request.network === 'sealed') await seal(lease, deps, { adopted })
+    if (request.network === 'sealed') await seal(lease, deps, { adopted, spentBytes })
     parts.audit.append({
       kind: 'lifecycle',
       protocol: 'none',
@@ -281,7 +287,7 @@ function sparePid1(pid: number): void {
 async function seal(
   lease: Lease,
   deps: LeaseDeps,
-  options: { signal?: AbortSignal; adopted?: readonly AuditEvent[] },
+  options: { signal?: AbortSignal; adopted?: readonly AuditEvent[]; spentBytes?: number },
 ): Promise<void> {
   const { parts, request, owned } = lease
   const { execInto } = request
@@ -304,6 +310,7 @@ async function seal(
       policy: request.policy,
       audit: parts.audit,
       counted: true,
+      spentBytes: options.spentBytes ?? 0,
       ...deps.egress,
     }),
   )

@@ -1,5 +1,5 @@
 /** `closedbook exec LEASE -- ARGV…`: stdin, stdout, stderr and exit status pass through. */
-import type { Command } from 'commander'
+import { InvalidArgumentError, type Command } from 'commander'
 import { constants } from 'node:os'
 import { RemoteError } from '../../daemon/protocol/errors.ts'
 import type { ExecEnd, Exit } from '../../daemon/protocol/exec-frames.ts'
@@ -21,12 +21,13 @@ export function addExec(program: Command): void {
     .argument('<argv...>', 'command and arguments, after --')
     .option('--user <user>', 'user in the sandbox')
     .option('--workdir <dir>', 'working directory')
-    .option('--timeout <seconds>', 'kill the whole process tree after so long', Number)
+    .option('--timeout <seconds>', 'kill the whole process tree after so long', seconds)
     .option(
       '--env <name=value>',
       'environment variable; may be repeated',
       (text: string, all: Record<string, string>) => {
         const at = text.indexOf('=')
+        if (at < 1) throw new InvalidArgumentError('write it as NAME=VALUE.')
         return { ...all, [text.slice(0, at)]: text.slice(at + 1) }
       },
       {},
@@ -42,7 +43,7 @@ export function addExec(program: Command): void {
               stdin: true,
               ...(options.user === undefined ? {} : { user: options.user }),
               ...(options.workdir === undefined ? {} : { workdir: options.workdir }),
-              ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
+              ...(options.timeout === undefined ? {} : { timeoutMs: Math.ceil(options.timeout * 1000) }),
             },
             {
               stdin: process.stdin,
@@ -58,6 +59,13 @@ export function addExec(program: Command): void {
         process.exitCode = statusOf(end.exit)
       }),
     )
+}
+
+function seconds(text: string): number {
+  const value = Number(text)
+  if (text.trim() === '' || !Number.isFinite(value) || value <= 0)
+    throw new InvalidArgumentError('a number of seconds above zero, such as 60.')
+  return value
 }
 
 /** A command that can't be started ends as a shell would end it: 127. */

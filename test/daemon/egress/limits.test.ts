@@ -63,7 +63,8 @@ void t.test('a tunnel ends when it is idle, too old, or has carried too much', a
   const rows = [
     [{ idleTimeoutMs: 100 }, 'idle'],
     [{ lifetimeMs: 200 }, 'lifetime reached'],
-    [{ tunnelBytes: 10_000 }, 'byte limit reached'],
+    [{ connectionBytes: 10_000 }, 'byte limit reached'],
+    [{ totalBytes: 10_000 }, 'byte limit of the lease reached'],
   ] as const
   for (const [limits, detail] of rows) {
     await using world = await World.open({ limits })

@@ -38,7 +38,7 @@ const model = (upstream: object): string =>
     model: {
       name: 'some-model',
       upstream,
-      price: { inputPerMillionUsd: 1, outputPerMillionUsd: 1 },
+      price: { inputPerMillionUsd: 1, cachedInputPerMillionUsd: 1, outputPerMillionUsd: 1 },
     },
   })
 
@@ -125,5 +125,5 @@ t.test('a job whose task changed is not resumed, and says what changed', async (
   await scratch.write('changing/instruction.md', 'Something else.\n')
   const resumed = await daemon.cli(['resume'])
   t.equal(resumed.code, 65)
-  t.match(resumed.stderr, /fixture\/tally.*instruction/s)
+  t.match(resumed.stderr, /can't go on: the digest of task\s+fixture\/tally was .* start a new job/s)
 })
