@@ -11,10 +11,12 @@ import { addGpus } from './commands/gpus.ts'
 import { addImages } from './commands/images.ts'
 import { addLease } from './commands/lease.ts'
 import { addLogs } from './commands/logs.ts'
+import { addPolicy } from './commands/policy.ts'
 import { addPs } from './commands/ps.ts'
 import { addReport } from './commands/report.ts'
 import { addResume } from './commands/resume.ts'
 import { addRun } from './commands/run.ts'
+import { addSelftest } from './commands/selftest.ts'
 import { addUp } from './commands/up.ts'
 import { exitCode, exitCodeMeanings, exitCodeOf } from './exit-codes.ts'
 import { packageVersion } from './version.ts'
@@ -37,6 +39,7 @@ function build(): Command {
   for (const add of [addUp, addDown, addDaemon, addDoctor, addImages]) add(program)
   for (const add of [addRun, addResume, addPs, addLogs, addReport]) add(program)
   for (const add of [addLease, addExec, addAudit, addGpus]) add(program)
+  for (const add of [addPolicy, addSelftest]) add(program)
   for (const command of withNested(program)) command.exitOverride()
   return program
 }

@@ -8,15 +8,9 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { policyHash } from '../../policy/hash.ts'
-import type { AuditLog } from '../egress/audit-log.ts'
-import type { Cgroup } from '../engine/cgroup.ts'
 import type { PathStat } from '../engine/engine.ts'
-import { EngineError, LeaseError } from '../errors.ts'
+import { type ClosedbookError, EngineError, LeaseError } from '../errors.ts'
 import { serveExec } from '../exec/serve-exec.ts'
-import type { GpuGrant } from '../gpu/grant.ts'
-import type { HuggingFaceGateway } from '../gateway/hugging-face/gateway.ts'
-import type { ModelGateway } from '../gateway/model.ts'
-import type { SealedNetwork } from '../network/seal.ts'
 import { canaries, judge, type ProofOptions } from '../network/proof.ts'
 import type {
   CanaryResult,
@@ -28,38 +22,14 @@ import type {
   Usage,
 } from '../protocol/lease.ts'
 import { settleAccountFiles } from './account-files.ts'
-import type { DiskWatch } from './disk-watch.ts'
 import { diskUsage } from './disk-watch.ts'
-import type { EventLog } from './event-log.ts'
-import type { ExecGateway } from './exec-gateway.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
+import type { LeaseParts } from './lease-parts.ts'
 import { ExecRecorder } from './exec-recorder.ts'
 import { ProofRun } from './proof-run.ts'
 import { noUsage } from './no-usage.ts'
 import { move, requireState } from './state.ts'
-
-/** What a lease came to own while it was opened; each null until its phase. */
-export interface LeaseParts {
-  container: string | null
-  pid: number
-  gpus: GpuGrant | null
-  /** For commands that don't say: the request's, else the image's. PID 1 is another user's, out of the agent's reach. */
-  defaults: { user: string; workdir: string }
-  upperDir: string | null
-  cgroup: Cgroup | null
-  network: SealedNetwork | null
-  audit: AuditLog
-  /** Told of each audit event as it is appended. */
-  auditWatchers: Set<(event: AuditEvent) => void>
-  events: EventLog
-  model: ModelGateway | null
-  huggingFace: HuggingFaceGateway | null
-  /** Path of an artifact that the gateway serves, for the proof. */
-  artifact: string | null
-  execGateway: ExecGateway | null
-  disk: DiskWatch | null
-}
 
 const closeDeadlineMs = 30_000
 const freezeDeadlineMs = 20_000
@@ -82,6 +52,7 @@ export class Lease {
   #reason: string | null = null
   #expiresAt: string
   #closing: Promise<void> | null = null
+  #fatal: ClosedbookError | null = null
   #frozen: FreezeReport | null = null
   #freezing: Promise<FreezeReport> | null = null
   /** Aborts when the agent phase is over: commands end, and none is started any more. */
@@ -104,9 +75,7 @@ export class Lease {
     this.createdAt = times?.createdAt ?? new Date().toISOString()
     this.#expiresAt = times?.expiresAt ?? inSeconds(request.ttlSeconds)
     // A sandbox whose attempts can't be recorded isn't a closed book.
-    void parts.audit.failed
-      .then(({ message }) => this.close(`its audit log failed: ${message}`))
-      .catch(() => {})
+    void parts.audit.failed.then((error) => this.#fail(error))
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
     // Given back before the records are: the ends of commands that the closing killed belong to them.
     owned.defer(async () => void (await this.#recorder.idle(closedExecsMs)))
@@ -221,15 +190,42 @@ export class Lease {
           this.#recorder.started(exec, start)
         },
         output: (exec, bytes) => this.#recorder.output(exec, bytes),
-        ended: (end) => this.#recorder.ended(end),
-        failed: (exec, message) => this.#recorder.failed(exec, message),
+        ended: (end) => {
+          this.#recorder.ended(end)
+          if (end.cause === 'container_gone') void this.#lookForEnd()
+        },
+        failed: (exec, message) => {
+          this.#recorder.failed(exec, message)
+          void this.#lookForEnd()
+        },
       },
       signal: AbortSignal.any([this.#ended.signal, this.#workOver.signal]),
     })
   }
 
+  /** Something that nobody asked for has ended it: it closes, and whoever comes back is told why. */
+  #fail(error: ClosedbookError): void {
+    if (this.#fatal !== null || this.#closing !== null) return
+    this.#fatal = error
+    void this.close(error.message).catch(() => {})
+  }
+
+  /** A command that ended with its container, or could not be started, may mean that there is no container. */
+  async #lookForEnd(): Promise<void> {
+    try {
+      await this.#count()
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'container_gone') this.#fail(error)
+    }
+  }
+
+  #require(states: readonly LeaseState[], action: string): void {
+    if (this.#fatal !== null) throw this.#fatal
+    requireState(this.id, this.#state, states, action)
+  }
+
   #requireWork(): void {
-    requireState(this.id, this.#state, ['ready'], 'run a command in')
+    this.#require(['ready'], 'run a command in')
     this.#workOver.signal.throwIfAborted()
   }
 
@@ -249,7 +245,7 @@ export class Lease {
 
   /** Runs the canaries again or for the first time, and returns what they saw. */
   async prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
-    requireState(this.id, this.#state, ['proving', 'ready', 'frozen'], 'prove')
+    this.#require(['proving', 'ready', 'frozen'], 'prove')
     if (this.request.network === 'offline') return { canaries: [], ok: true }
     const { audit, network, auditWatchers } = this.parts
     if (network === null) throw new Error('a sealed lease without a network')
@@ -282,7 +278,7 @@ export class Lease {
   /** Ends the agent phase: gateways shut, every process but PID 1 killed and proven gone. Idempotent. */
   async freeze(): Promise<FreezeReport> {
     if (this.#frozen !== null) return this.#frozen
-    requireState(this.id, this.#state, ['ready'], 'freeze')
+    this.#require(['ready'], 'freeze')
     this.#freezing ??= this.#freeze().finally(() => (this.#freezing = null))
     return this.#freezing
   }

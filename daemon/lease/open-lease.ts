@@ -24,7 +24,8 @@ import { ExecGateway } from './exec-gateway.ts'
 import { openHuggingFace, wantsHuggingFace } from './hugging-face.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
-import { Lease, type LeaseParts } from './lease.ts'
+import { Lease } from './lease.ts'
+import type { LeaseParts } from './lease-parts.ts'
 
 /** What a policy's limit of bytes counts. */
 const passesProxy: ReadonlySet<AuditEvent['protocol']> = new Set(['connect', 'http', 'tls'])

@@ -1,13 +1,10 @@
 /** `closedbook lease open|list|close`: sealed sandboxes for a person, a script or another product. */
 import type { Command } from 'commander'
-import { readFile } from 'node:fs/promises'
 import os from 'node:os'
-import { parse as parseYaml } from 'yaml'
-import { policySchema } from '../../policy/policy.ts'
 import { RunnerError } from '../errors.ts'
+import { readPolicyFile } from '../policy-file.ts'
 import { huggingFaceEnvironment } from '../trial/hugging-face.ts'
 import { proxyEnvironment } from '../trial/proxy-environment.ts'
-import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { note, print, printJson, withContext } from './context.ts'
 
 interface OpenOptions {
@@ -47,7 +44,7 @@ export function addLease(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (options: OpenOptions, command: Command) =>
       withContext(command, async ({ client, json, signal }) => {
-        const policy = options.policy === undefined ? undefined : await readPolicy(options.policy)
+        const policy = options.policy === undefined ? undefined : await readPolicyFile(options.policy)
         const image = await client.inspectImage(options.image, { signal })
         const view = await client.openLease(
           {
@@ -103,25 +100,4 @@ export function addLease(program: Command): void {
         }
       }),
     )
-}
-
-async function readPolicy(file: string): Promise<ReturnType<typeof policySchema.parse>> {
-  let value: unknown
-  try {
-    value = parseYaml(await readFile(file, 'utf8'))
-  } catch (error) {
-    throw new RunnerError(
-      'config_invalid',
-      'operator',
-      `cannot read the policy ${file}: ${(error as Error).message}`,
-    )
-  }
-  const parsed = policySchema.safeParse(value)
-  if (!parsed.success)
-    throw new RunnerError(
-      'config_invalid',
-      'operator',
-      `policy ${file}: ${zodMessage(parsed.error)}`,
-    )
-  return parsed.data
 }

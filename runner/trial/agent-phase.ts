@@ -67,13 +67,24 @@ export async function runAgentPhase(
   opening.catch((error: unknown) => failed.abort(error))
   const harness =
     run.harness === null ? null : await open({ ...run.harness, id: context.leases.harness })
-  await using recorder = await StepRecorder.open(context, harness)
-  const working = run.work?.({ task: opening, harness }, signal)
+  const gone = new AbortController()
+  await using recorder = await StepRecorder.open(context, harness, () =>
+    gone.abort(new Error('a sandbox has ended under the agent')),
+  )
+  const working = run.work?.({ task: opening, harness }, AbortSignal.any([signal, gone.signal]))
   working?.catch(() => {})
   const task = await opening
   clock.ms.lease += Math.round(performance.now() - started)
   watch.phase('agent')
-  const outcome = await clock.time('agent', async () => working)
+  const outcome = await clock.time('agent', async () => {
+    try {
+      return await working
+    } catch (error) {
+      // what ended it is told by the daemon when the sandbox is frozen
+      if (gone.signal.aborted) return null
+      throw error
+    }
+  })
   onEnd()
   watch.phase('freeze')
   const frozen = await clock.time('freeze', () => freeze(context, task, harness))

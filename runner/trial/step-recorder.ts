@@ -15,21 +15,29 @@ export class StepRecorder implements AsyncDisposable {
   readonly #stop = new AbortController()
   readonly #following: Promise<void>[] = []
   readonly #leases: string[]
+  readonly #onGone: () => void
   readonly #next = new Map<string, number>()
   #writing: Promise<void> = Promise.resolve()
 
-  private constructor(context: ExecutionContext, leases: string[]) {
+  private constructor(context: ExecutionContext, leases: string[], onGone: () => void) {
     this.#context = context
+    this.#onGone = onGone
     this.#leases = leases
     for (const lease of leases) this.#following.push(this.#follow(lease))
   }
 
-  static async open(context: ExecutionContext, harness: HeldLease | null): Promise<StepRecorder> {
+  /** `onGone`: a lease has ended under the agent, which nobody here asked for. */
+  static async open(
+    context: ExecutionContext,
+    harness: HeldLease | null,
+    onGone: () => void,
+  ): Promise<StepRecorder> {
     await context.evidence.write(evidenceNames.steps, '')
-    return new StepRecorder(context, [
-      context.leases.task,
-      ...(harness === null ? [] : [harness.lease]),
-    ])
+    return new StepRecorder(
+      context,
+      [context.leases.task, ...(harness === null ? [] : [harness.lease])],
+      onGone,
+    )
   }
 
   /** The task's lease may not be admitted yet when this begins. */
@@ -46,6 +54,7 @@ export class StepRecorder implements AsyncDisposable {
         })) {
           this.#next.set(lease, seq + 1)
           this.#take(this.#log.add({ time, event }))
+          if (event.type === 'state' && event.state === 'closing') this.#onGone()
         }
         await delay(findAgainMs, signal)
       } catch (error) {
