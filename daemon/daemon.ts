@@ -190,8 +190,18 @@ async function claimSocket(socket: string): Promise<void> {
       'operator',
       `a daemon already serves ${socket}; end it with \`closedbook down\`, or give this one a stateDir of its own`,
     )
-  await rm(socket, { force: true })
+  await rm(socket, { force: true }).catch((error: unknown) => {
+    throw cannotListen(socket, error)
+  })
 }
+
+const cannotListen = (socket: string, cause: unknown): HostError =>
+  new HostError(
+    'port_busy',
+    'operator',
+    `cannot listen on ${socket}: ${(cause as Error).message}; set socket to a path that can be made`,
+    { cause },
+  )
 
 /**
  * One daemon for a state directory, whatever its socket: two would take each other's leases. The claim is a name in
@@ -221,12 +231,7 @@ async function listen(server: http.Server, socket: string): Promise<void> {
     server.once('error', reject)
     server.listen(socket, resolve)
   }).catch((error: unknown) => {
-    throw new HostError(
-      'port_busy',
-      'operator',
-      `cannot listen on ${socket}: ${(error as Error).message}`,
-      { cause: error },
-    )
+    throw cannotListen(socket, error)
   })
   await chmod(socket, 0o600)
 }

@@ -81,6 +81,10 @@ const explained = (
   message: string | null = null,
 ): Explained => ({ ok: true, request, action, reason, rule, message, then })
 
+/** An allowed request needs no words. */
+const wordsOf = ({ action, message }: { action: string; message: string }): string | null =>
+  action === 'deny' ? message : null
+
 function explainAuthority(policy: Policy, text: string): Explained {
   const name = parseHost(text)
   if (name.ok)
@@ -117,8 +121,7 @@ function hubNote({ huggingface }: Policy, target: ParsedAuthority): string[] {
 }
 
 function explainUrl(policy: Policy, method: string, url: string): Explained {
-  const [, scheme = '', authority = '', path = ''] =
-    /^([^:]*):\/\/([^/?#]*)([^#]*)/.exec(url) ?? []
+  const [, scheme = '', authority = '', path = ''] = /^([^:]*):\/\/([^/?#]*)([^#]*)/.exec(url) ?? []
   if (scheme.toLowerCase() === 'https') {
     const target = parseAuthority(authority, 443)
     const text = target.ok ? `${target.host}:${target.port}` : authority
@@ -162,7 +165,7 @@ function explainHub(policy: Policy, method: string, path: string): Explained {
   const moving = pin === null ? repos.find(({ revision }) => !isCommit(revision)) : pin.entry
   if (moving !== undefined && !isCommit(moving.revision))
     then.push(`${moving.revision} of ${moving.repo} is frozen to its commit when the lease opens`)
-  return explained(`hf ${method} ${path}`, decision, then, decision.message)
+  return explained(`hf ${method} ${path}`, decision, then, wordsOf(decision))
 }
 
 type ModelDecision = (spec: ModelSpec, body: unknown) => ModelRequestDecision
@@ -204,5 +207,5 @@ function explainModel(
   const named = typeof body === 'object' && body !== null && 'model' in body ? body.model : null
   const spec = { model: model ?? (typeof named === 'string' ? named : '') }
   const decision = judge(spec, body)
-  return explained(request, decision, then, decision.message)
+  return explained(request, decision, then, wordsOf(decision))
 }

@@ -3,15 +3,16 @@
  * flushed, so that neither a crash nor a full disk leaves half a file under the final name.
  */
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { basename, dirname, join, resolve, sep } from 'node:path'
 import { RunnerError, messageOf, systemCode } from './errors.ts'
 
 export async function writeFileAtomic(path: string, content: string | Uint8Array): Promise<void> {
   const directory = dirname(path)
   const temporary = join(directory, `.${basename(path)}.${randomBytes(6).toString('hex')}.tmp`)
   try {
-    await mkdir(directory, { recursive: true })
+    await makeDirectory(directory)
     await using file = await open(temporary, 'wx', 0o644)
     await file.writeFile(content)
     await file.sync()
@@ -25,6 +26,23 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
 
 export const writeJsonAtomic = (path: string, value: unknown): Promise<void> =>
   writeFileAtomic(path, `${JSON.stringify(value, null, 2)}\n`)
+
+/** Part by part: the recursive one of Node never ends where the file system knows no such directory (/proc). */
+export async function makeDirectory(path: string, mode = 0o755): Promise<void> {
+  const parts = resolve(path).split(sep)
+  try {
+    for (let length = 2; length <= parts.length; length += 1) {
+      const part = parts.slice(0, length).join(sep)
+      if (existsSync(part)) continue
+      await mkdir(part, { mode }).catch((error: unknown) => {
+        // another may have made it meanwhile
+        if (systemCode(error) !== 'EEXIST') throw error
+      })
+    }
+  } catch (error) {
+    throw writeError(path, error)
+  }
+}
 
 export async function syncDirectory(path: string): Promise<void> {
   await using directory = await open(path, 'r')

@@ -37,7 +37,9 @@ export async function checkPolicyFile(file: string): Promise<PolicyFile> {
 export async function readPolicyFile(file: string): Promise<Policy> {
   const result = await checkPolicyFile(file)
   if (result.ok) return result.policy
-  const lines = result.issues.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+  const lines = result.issues.map(({ path, message }) =>
+    path === '' ? message : `${path}: ${message}`,
+  )
   throw configFailure(file, lines.join('; '))
 }
 

@@ -11,13 +11,19 @@ export type SseItem =
 
 /** Splits a byte stream into items, wherever its chunks are cut. An item that the stream's end cut off is dropped. */
 export class SseReader {
-  readonly #decoder = new TextDecoder()
+  /** The runtime strips a byte order mark or not, depending on where the chunks are cut. */
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  #started = false
   #rest = ''
   #data: string[] = []
 
   read(chunk: Uint8Array): SseItem[] {
     const items: SseItem[] = []
     this.#rest += this.#decoder.decode(chunk, { stream: true })
+    if (!this.#started && this.#rest !== '') {
+      this.#started = true
+      this.#rest = this.#rest.replace(/^\ufeff/, '')
+    }
     let start = 0
     for (;;) {
       const end = nextBreak(this.#rest, start)

@@ -104,7 +104,7 @@ export class Journal {
         await rm(file, { force: true })
         continue
       }
-      const parsed = recordSchema.safeParse(JSON.parse(await readFile(file, 'utf8')))
+      const parsed = recordSchema.safeParse(jsonOrNull(await readFile(file, 'utf8')))
       if (!parsed.success)
         throw new HostError(
           'journal_corrupt',
@@ -128,6 +128,14 @@ const indexed = ({ lease, request, createdAt }: LeaseRecord): IndexedLease => ({
   trial: request.trial ?? null,
   createdAt,
 })
+
+function jsonOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
 
 async function readRecord(
   directories: { readonly open: string; readonly closed: string },

@@ -43,7 +43,9 @@ export function addExec(program: Command): void {
               stdin: true,
               ...(options.user === undefined ? {} : { user: options.user }),
               ...(options.workdir === undefined ? {} : { workdir: options.workdir }),
-              ...(options.timeout === undefined ? {} : { timeoutMs: Math.ceil(options.timeout * 1000) }),
+              ...(options.timeout === undefined
+                ? {}
+                : { timeoutMs: Math.ceil(options.timeout * 1000) }),
             },
             {
               stdin: process.stdin,

@@ -44,7 +44,8 @@ export function addLease(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (options: OpenOptions, command: Command) =>
       withContext(command, async ({ client, json, signal }) => {
-        const policy = options.policy === undefined ? undefined : await readPolicyFile(options.policy)
+        const policy =
+          options.policy === undefined ? undefined : await readPolicyFile(options.policy)
         const image = await client.inspectImage(options.image, { signal })
         const view = await client.openLease(
           {

@@ -1,13 +1,17 @@
 /** Our images and those of tasks, built on the engine that the daemon uses. */
 import { DockerEngine } from '../../daemon/engine/docker.ts'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import { busyboxImage } from '../../images/busybox-image.ts'
 import {
   buildImages,
+  imageTags,
+  inspect,
   type BuiltImage,
   type ImageName,
   type ImageProgress,
 } from '../../images/build.ts'
 import { buildTaskImage } from '../../images/task-image.ts'
+import { ensureTools } from '../../images/tools.ts'
 import type { Task } from '../task/task.ts'
 
 export interface ImageHost {
@@ -53,4 +57,14 @@ export async function taskImageId(task: Task, host: ImageHost): Promise<string> 
     onProgress: progress(host.say),
   })
   return built.id
+}
+
+/** An image to open any sandbox with: our base where it has been built, else one that holds busybox alone. */
+export async function smallestImageId(host: Omit<ImageHost, 'say'>): Promise<string> {
+  const { engineSocket } = await host.client.health(host)
+  await using engine = await DockerEngine.connect({ socketPath: engineSocket })
+  const base = await inspect(imageTags.base, { ...host, engine })
+  if (base !== undefined) return base.id
+  const { busyboxPath } = await ensureTools(host.stateDir, host)
+  return (await busyboxImage({ ...host, engine, busyboxPath })).id
 }

@@ -3,8 +3,8 @@
  * recorded in <state dir>/up.json before the next is started, so that `down` finds it whatever happened.
  */
 import { spawn } from 'node:child_process'
-import { existsSync, openSync } from 'node:fs'
-import { mkdir, readFile, rm } from 'node:fs/promises'
+import { openSync } from 'node:fs'
+import { readFile, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
@@ -12,7 +12,7 @@ import { DaemonClient, type DaemonHealth } from '../../daemon/protocol/client.ts
 import { ensureTools } from '../../images/tools.ts'
 import type { RunnerConfig } from '../config.ts'
 import { RunnerError } from '../errors.ts'
-import { writeError, writeJsonAtomic } from '../json-file.ts'
+import { makeDirectory, writeJsonAtomic } from '../json-file.ts'
 import { engineAnswers, engineSocketIn, startPrivateEngine } from './private-engine.ts'
 import { isAlive, processRecordSchema, recordOf, stopProcess } from './process-record.ts'
 
@@ -52,7 +52,7 @@ export async function up({ config, say, daemonConfig }: UpOptions): Promise<Serv
   await using client = new DaemonClient(config.socket)
   const running = await client.health().catch(() => null)
   if (running !== null) return { health: running, started: { engine: false, daemon: false } }
-  await makeStateDir(config.stateDir)
+  await makeDirectory(config.stateDir, 0o711)
   const started = await readStarted(config)
   const { socket, record } = await findEngine(config, say)
   if (record !== null) started.engine = record
@@ -92,19 +92,6 @@ export async function up({ config, say, daemonConfig }: UpOptions): Promise<Serv
     'operator',
     `the daemon did not start${ended === null ? ` within ${daemonStartMs / 1000} s` : ''}; the end of its log ${log}:\n${tail}`,
   )
-}
-
-/** Not recursive below what exists: Node's own never ends under /proc. */
-async function makeStateDir(stateDir: string): Promise<void> {
-  const parts = stateDir.split(path.sep)
-  try {
-    for (let length = 2; length <= parts.length; length += 1) {
-      const part = parts.slice(0, length).join(path.sep)
-      if (!existsSync(part)) await mkdir(part, { mode: 0o711 })
-    }
-  } catch (error) {
-    throw writeError(stateDir, error)
-  }
 }
 
 /** An engine that answers, in this order: DOCKER_HOST, a private one, the host's; else a private one is started. */

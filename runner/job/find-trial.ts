@@ -5,6 +5,7 @@
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { RunnerError } from '../errors.ts'
+import { inOrder } from '../trial/evidence.ts'
 import { executionDir, ledgerFile, listJobs, planFile, trialDir } from './layout.ts'
 import { readLedger } from './ledger.ts'
 import { readPlan, type Plan, type PlannedTrial } from './plan.ts'
@@ -61,6 +62,6 @@ export async function requireTrial(jobsDir: string, id: string): Promise<FoundTr
 /** The directory of its newest execution; null before the first has begun. */
 export async function newestExecution(found: FoundTrial): Promise<string | null> {
   const names = await readdir(path.join(found.trialDir, 'executions')).catch(() => [])
-  const last = names.toSorted((a, b) => a.localeCompare(b)).at(-1)
+  const last = names.toSorted(inOrder).at(-1)
   return last === undefined ? null : executionDir(found.jobDir, found.planned.trial, last)
 }

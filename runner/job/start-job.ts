@@ -2,11 +2,10 @@
  * From what a person asked for to a running job: tasks and configurations loaded, images found or built, the plan
  * locked, then every trial run. `resumeJob` starts at the locked plan instead, and refuses when what it names changed.
  */
-import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { RunnerConfig } from '../config.ts'
-import { writeError } from '../json-file.ts'
+import { makeDirectory } from '../json-file.ts'
 import { buildOurImages, taskImageId } from '../host/images.ts'
 import { requireHardware } from '../task/hardware.ts'
 import { loadTask } from '../task/load.ts'
@@ -64,11 +63,7 @@ export async function startJob(
   const job = newJobId(now)
   const jobDir = request.out ?? path.join(host.config.jobsDir, job)
   const plan = makePlan({ name, ...loaded, runs, closedbookVersion: packageVersion, now, job })
-  try {
-    await mkdir(jobDir, { recursive: true })
-  } catch (error) {
-    throw writeError(jobDir, error)
-  }
+  await makeDirectory(jobDir)
   await writeSources(jobDir, sources)
   await writePlan(planFile(jobDir), plan)
   await go(plan, jobDir, loaded, sources.concurrency, host)

@@ -1,10 +1,9 @@
 /** The files of one execution: names, writing, and reading back for people who come later. */
 import { createReadStream, existsSync } from 'node:fs'
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { createInterface } from 'node:readline'
 import { auditEventSchema, type AuditEvent } from '../../policy/audit-event.ts'
-import { writeError } from '../json-file.ts'
+import { makeDirectory, writeError } from '../json-file.ts'
 import { stepSchema, type Step } from '../step-log.ts'
 
 export const evidenceNames = {
@@ -28,11 +27,7 @@ export class Evidence {
   }
 
   static async open(directory: string): Promise<Evidence> {
-    try {
-      await mkdir(directory, { recursive: true })
-    } catch (error) {
-      throw writeError(directory, error)
-    }
+    await makeDirectory(directory)
     return new Evidence(directory)
   }
 
@@ -63,10 +58,13 @@ export class Evidence {
   }
 }
 
+/** Of executions: `x2-…` comes before `x10-…`. */
+export const inOrder = (a: string, b: string): number => a.localeCompare(b, 'en', { numeric: true })
+
 /** All egress events of a trial, of every execution in order. */
 export async function* readEgressFile(trialDir: string): AsyncGenerator<AuditEvent> {
   const executions = path.join(trialDir, 'executions')
-  for (const name of (await readdir(executions).catch((): string[] => [])).toSorted())
+  for (const name of (await readdir(executions).catch((): string[] => [])).toSorted(inOrder))
     for await (const line of lines(path.join(executions, name, evidenceNames.egress)))
       yield auditEventSchema.parse(JSON.parse(line))
 }
@@ -76,8 +74,13 @@ export async function* readSteps(executionDir: string): AsyncGenerator<Step> {
     yield stepSchema.parse(JSON.parse(line))
 }
 
+/** Whole lines only: one that has no end yet is still being written. */
 async function* lines(file: string): AsyncGenerator<string> {
   if (!existsSync(file)) return
-  for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity }))
-    if (line !== '') yield line
+  let rest = ''
+  for await (const chunk of createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>) {
+    const parts = (rest + chunk).split('\n')
+    rest = parts.pop() ?? ''
+    yield* parts.filter((line) => line !== '')
+  }
 }

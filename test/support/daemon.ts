@@ -35,21 +35,35 @@ export class TestDaemon implements AsyncDisposable {
   readonly client: DaemonClient
   readonly engineSocket: string
   readonly #config: object
+  readonly #within: readonly string[]
   #process: ChildProcess | null = null
   /** What it wrote to stdout and stderr, over all its starts. */
   log = ''
 
-  private constructor(stateDir: string, engineSocket: string, config: object) {
+  private constructor(
+    stateDir: string,
+    engineSocket: string,
+    config: object,
+    within: readonly string[],
+  ) {
     this.stateDir = stateDir
     this.engineSocket = engineSocket
     this.client = new DaemonClient(path.join(stateDir, 'daemon.sock'))
     this.#config = config
+    this.#within = within
   }
 
-  /** `config` is the daemon's configuration file (see docs/configuration.md). */
-  static async open(engineSocket: string, config: object = {}): Promise<TestDaemon> {
+  /**
+   * `config` is the daemon's configuration file (see docs/configuration.md); `within` a command that becomes the daemon,
+   * such as one that enters a namespace first.
+   */
+  static async open(
+    engineSocket: string,
+    config: object = {},
+    { within = [] }: { readonly within?: readonly string[] } = {},
+  ): Promise<TestDaemon> {
     const stateDir = await mkdtemp(path.join(os.tmpdir(), 'cbt-'))
-    const daemon = new TestDaemon(stateDir, engineSocket, config)
+    const daemon = new TestDaemon(stateDir, engineSocket, config, within)
     await ensureTools(stateDir, {})
     await daemon.start()
     return daemon
@@ -62,9 +76,11 @@ export class TestDaemon implements AsyncDisposable {
   async start(): Promise<void> {
     const file = path.join(this.stateDir, 'daemon.yaml')
     await writeFile(file, JSON.stringify(this.#config))
+    const [program = process.execPath, ...before] = [...this.#within, process.execPath]
     const child = spawn(
-      process.execPath,
+      program,
       [
+        ...before,
         '--no-warnings',
         path.join(root, 'daemon', 'bin', 'closedbookd.mjs'),
         ...['--config', file, '--state-dir', this.stateDir],

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
 import { Gate } from '../../../daemon/egress/limits.ts'
+import { policySchema } from '../../../policy/policy.ts'
 import { connectLine, nextChunk, proxied, received, tlsOver, tunnelTo } from './clients.ts'
 import { realHello } from './hellos.ts'
 import { allowedHost, closed, eventually, tripwireAddress, World } from './world.ts'
@@ -78,6 +79,57 @@ void t.test('a tunnel ends when it is idle, too old, or has carried too much', a
     t.match(end, { detail, host: allowedHost })
     t.ok(end.bytesUp > 0 && end.bytesDown > 0)
   }
+})
+
+void t.test('a policy sets the limits of its lease', async (t) => {
+  const policy = policySchema.parse({
+    version: 1,
+    connect: { allow: [allowedHost], ports: [80, 443] },
+    limits: { connections: 1, connectionBytes: 4_000_000, maxBytes: 6_000_000 },
+  })
+  await using world = await World.open({ policy })
+  const line = connectLine(`${allowedHost}:443`)
+  const first = await tlsOver(world, await tunnelTo(world))
+  t.match(await world.raw(world.ports.proxy, line), /^HTTP\/1\.1 429 [^]*limit_conns/)
+  const flood = async (secure: typeof first): Promise<unknown> => {
+    secure.resume().write('flood 50000000')
+    await closed(secure)
+    const ends = await world.until((seen) => {
+      const found = seen.filter(({ kind }) => kind === 'close')
+      return found.length === world.accepted ? found : undefined
+    })
+    return ends.at(-1)?.detail
+  }
+  t.equal(await flood(first), 'byte limit reached')
+  t.match(await flood(await tlsOver(world, await tunnelTo(world))), /byte limit/)
+  t.match(await world.raw(world.ports.proxy, line), /^HTTP\/1\.1 403 [^]*limit_bytes/)
+  const get = `GET http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nConnection: close\r\n\r\n`
+  t.match(await world.raw(world.ports.proxy, get), /^HTTP\/1\.1 403 [^]*limit_bytes/)
+  t.match((await world.events()).at(-1), { action: 'deny', reason: 'limit_bytes' })
+})
+
+void t.test(
+  'plain HTTP counts for the bytes of a lease, and so does what was before',
+  async (t) => {
+    const get = `GET http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nConnection: close\r\n\r\n`
+    await using world = await World.open({ limits: { totalBytes: 500 }, spentBytes: 300 })
+    t.match(await world.raw(world.ports.proxy, get), /^HTTP\/1\.1 200 /)
+    await world.until((seen) => seen.find(({ kind }) => kind === 'close'))
+    t.match(await world.raw(world.ports.proxy, get), /^HTTP\/1\.1 403 [^]*limit_bytes/)
+    await using full = await World.open({ limits: { totalBytes: 500 }, spentBytes: 500 })
+    t.match(await full.raw(full.ports.proxy, get), /^HTTP\/1\.1 403 [^]*limit_bytes/)
+    t.match(await full.raw(full.ports.tls, await realHello(allowedHost)), '\x15\x03\x03')
+    t.strictSame(full.resolved, [])
+  },
+)
+
+void t.test('a connection that stalls amid a refused upload is closed', async (t) => {
+  await using world = await World.open({ limits: { idleTimeoutMs: 200 } })
+  const head =
+    'POST http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 50\r\n\r\n'
+  t.match(await world.raw(world.ports.proxy, head), /^HTTP\/1\.1 403 /)
+  await eventually(() => world.egress.openSockets === 0)
+  t.pass('and its place is free')
 })
 
 void t.test('a request head that never ends is refused in its time', async (t) => {

@@ -151,6 +151,55 @@ const refusals: readonly (readonly [head: string, status: number, reason: string
       'bare line feeds',
     ],
     ['\x05\x01\x00', 400, 'bad_protocol', 'SOCKS 5'],
+    ['\x04\x01\x01\xbb\xc6\x33\x64\x07\x00', 400, 'bad_protocol', 'SOCKS 4'],
+    [
+      `GET http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n\r\n`,
+      403,
+      'upgrade_denied',
+      'HTTP/2 by an upgrade',
+    ],
+    [
+      `GET http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\n${'a:\r\n'.repeat(2100)}Host: evil.example\r\n\r\n`,
+      400,
+      'bad_request',
+      'a second Host behind 2,100 headers',
+    ],
+    [
+      `POST http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\n${'a:\r\n'.repeat(2100)}Expect: x\r\n\r\n`,
+      400,
+      'bad_request',
+      'an odd expectation behind 2,100 headers',
+    ],
+    [
+      `POST http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400,
+      'bad_request',
+      'a coding twice',
+    ],
+    [
+      `POST http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nTransfer-Encoding : chunked\r\n\r\n`,
+      400,
+      'bad_request',
+      'a blank before the colon',
+    ],
+    [
+      `POST http://${allowedHost}/ HTTP/1.1\r\nHost: ${allowedHost}\r\nContent-Length: +1\r\n\r\nx`,
+      400,
+      'bad_request',
+      'a length with a sign',
+    ],
+    [
+      `CONNECT ${allowedHost}:443 HTTP/1.1\r\nHost: ${allowedHost}:443\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n`,
+      400,
+      'bad_request',
+      'a CONNECT with two framings',
+    ],
+    [
+      `GET http://${allowedHost}/ HTTP/2.0\r\nHost: ${allowedHost}\r\n\r\n`,
+      400,
+      'bad_protocol',
+      'another version',
+    ],
     ['\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03', 400, 'bad_protocol', 'TLS'],
     ['PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'bad_protocol', 'HTTP/2'],
     ['SSH-2.0-x\r\n\r\n', 400, 'bad_protocol', 'SSH'],
@@ -301,4 +350,27 @@ void t.test('a CONNECT to port 80 carries only requests for its host', async (t)
   )
   t.match(early, /200 Connection[^]*200 OK[^]*421 /)
   t.equal(world.requests.length, 2)
+})
+
+void t.test("a redirect is the client's to follow, and decided like any request", async (t) => {
+  await using world = await World.open()
+  const get = (host: string, path: string): string =>
+    `GET http://${host}${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`
+  const answer = await world.raw(world.ports.proxy, get(allowedHost, '/redirect'))
+  t.match(answer, /^HTTP\/1\.1 302 [^]*Location: http:\/\/evil\.example\/x\r\n/)
+  t.equal(world.requests.length, 1, 'nobody followed it')
+  t.strictSame(world.dialed.length, 1)
+  t.match(await world.raw(world.ports.proxy, get('evil.example', '/x')), /403 /)
+})
+
+void t.test('a CONNECT inside a tunnel to port 80 is refused', async (t) => {
+  await using world = await World.open()
+  const answer = await world.raw(
+    world.ports.proxy,
+    connectLine(`${allowedHost}:80`),
+    connectLine('evil.example:443'),
+  )
+  t.match(answer, /200 Connection[^]*403 [^]*method_denied/)
+  t.equal((await world.events()).at(-1)?.reason, 'method_denied')
+  t.strictSame(world.dialed, [])
 })

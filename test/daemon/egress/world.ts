@@ -165,6 +165,10 @@ export class World implements AsyncDisposable {
     }
     const plain = createHttpServer((request, response) => {
       const answer = (text: string): void => {
+        if (request.url === '/redirect') {
+          response.writeHead(302, { Location: 'http://evil.example/x', Connection: 'close' }).end()
+          return
+        }
         response.writeHead(200, ['X-Twice', 'one', 'X-Twice', 'two', 'Connection', 'close'])
         response.end(text)
       }

@@ -2,7 +2,9 @@
 import type { ChildProcess } from 'node:child_process'
 import { readdirSync, readFileSync, watch } from 'node:fs'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import type { Test } from 'tap'
+import { packFiles } from '../../../runner/trial/bundle.ts'
 import type { TestDaemon, CliResult } from '../../support/daemon.ts'
 import type { TestEngine } from '../../support/engine.ts'
 import {
@@ -46,9 +48,9 @@ export const begun = (daemon: TestDaemon, before: readonly string[] = []): Promi
     return null
   })
 
-/** Lets `waiting` end. */
+/** Lets `waiting` end; without a command, which would be a step of the agent. */
 export const letGo = async (daemon: TestDaemon, lease: string): Promise<void> => {
-  await daemon.client.exec(lease, { argv: ['touch', '/go'] })
+  await daemon.client.writeArchive(lease, '/', Readable.from([await packFiles({ go: '' })]))
 }
 
 export interface JournalLease {

@@ -29,10 +29,17 @@ export class SandboxWorld implements AsyncDisposable {
     this.#owned = owned
   }
 
-  static async open(config: object = {}): Promise<SandboxWorld> {
+  static async open(
+    config: object = {},
+    options: { readonly within?: readonly string[] } = {},
+  ): Promise<SandboxWorld> {
     const engine = await testEngine()
     const { id } = await engine.engine.inspectImage(imageTags['sglang-cpu'])
-    return new SandboxWorld(await TestDaemon.open(engine.socketPath, config), engine, id)
+    return new SandboxWorld(
+      await TestDaemon.open(engine.socketPath, config, options),
+      engine,
+      id,
+    )
   }
 
   async lease(request: Partial<LeaseRequestInput> = {}): Promise<string> {

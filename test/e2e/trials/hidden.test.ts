@@ -7,7 +7,16 @@ import { readFile } from 'node:fs/promises'
 import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
-import { endOf, executionDirs, jobFile, openLeases, readRun, tally, until } from './setup.ts'
+import {
+  endOf,
+  executionDirs,
+  jobFile,
+  openLeases,
+  readRun,
+  tally,
+  until,
+  whileRunning,
+} from './setup.ts'
 import path from 'node:path'
 
 const engine = await testEngine()
@@ -90,21 +99,22 @@ t.test(
 
     const job = await jobFile(scratch, [{ name: 'search', script: search }])
     const running = daemon.cli(['run', job, '--json'])
-    const lease = await until('the script has laid its bait', async () => {
-      const [open] = await openLeases(daemon.stateDir)
-      if (open?.state !== 'ready') return null
-      const { lease: id } = open
-      return daemon.client.readArchive(id, '/bait').then(
-        async ({ tar }) => ((await wordsIn(tar, [bait])).length === 1 ? id : null),
-        () => null,
-      )
-    })
+    const lease = await whileRunning(
+      running,
+      until('the script has laid its bait', async () => {
+        const open = (await openLeases(daemon.stateDir)).find(({ network }) => network === 'sealed')
+        if (open?.state !== 'ready') return null
+        const { lease: id } = open
+        return daemon.client.readArchive(id, '/bait').then(
+          async ({ tar }) => ((await wordsIn(tar, [bait])).length === 1 ? id : null),
+          () => null,
+        )
+      }),
+    )
 
-    t.test('seen from outside', async (t) => {
-      const { tar } = await daemon.client.readArchive(lease, '/')
-      const seen = await wordsIn(tar, [...words, bait])
-      t.strictSame(seen, [bait], 'the bait is found, so the search works, and nothing else')
-    })
+    const { tar } = await daemon.client.readArchive(lease, '/')
+    const seen = await wordsIn(tar, [...words, bait])
+    t.strictSame(seen, [bait], 'seen from outside: the bait, so the search works, and nothing else')
     await daemon.client.exec(lease, { argv: ['touch', '/go-on'] })
 
     const { results, jobDir } = await readRun(daemon, await running)

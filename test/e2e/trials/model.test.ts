@@ -62,7 +62,7 @@ t.test(
     t.equal(results.length, 4)
 
     for (const [index, result] of results.entries())
-      t.test(`run ${result.run} of ${result.task.name}`, async (t) => {
+      await t.test(`run ${result.run} of ${result.task.name}`, async (t) => {
         t.match(endOf(result), result.run === 1 ? /^passed null / : /^failed agent tests_failed: /)
         const said = line.trials[index]
         const { trial, run, verdict, blame, reason } = result

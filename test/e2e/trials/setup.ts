@@ -164,6 +164,15 @@ export async function until<T>(
   throw new Error(`waited ${limitMs} ms in vain: ${what}`)
 }
 
+/** What is waited for while a command runs; the end of the command ends the wait. */
+export async function whileRunning<T>(running: Promise<CliResult>, waited: Promise<T>): Promise<T> {
+  const ended = running.then(({ code, stderr }): never => {
+    throw new Error(`the command ended (${code}):\n${stderr}`)
+  })
+  ended.catch(() => {})
+  return Promise.race([waited, ended])
+}
+
 export interface OpenLease {
   readonly lease: string
   readonly state: string
