@@ -15,6 +15,8 @@ const exitCodes: Readonly<Record<string, number>> = {
   not_root: 77,
   daemon_running: 75,
   port_busy: 75,
+  journal_corrupt: 65,
+  tool_missing: 69,
   engine_unreachable: 69,
 }
 
@@ -45,6 +47,8 @@ async function main(): Promise<void> {
   const signalled = new Promise<void>((resolve) => {
     process.once('SIGTERM', () => resolve())
     process.once('SIGINT', () => resolve())
+    // Whoever started it over IPC waits for it; when that process is gone, nobody does.
+    process.once('disconnect', () => resolve())
   })
   await Promise.race([daemon.ended, signalled])
 }

@@ -58,6 +58,7 @@ export class Lease {
   /** Aborts when the agent phase is over: commands end, and none is started any more. */
   readonly #workOver = new AbortController()
   #proofRun: ProofRun | null = null
+  #assisted = false
 
   constructor(
     id: string,
@@ -113,6 +114,7 @@ export class Lease {
       proof: this.proof,
       resources: this.request.resources,
       gpus: [...(this.parts.gpus?.gpus ?? [])],
+      assisted: this.#assisted,
       timingsMs: this.timingsMs,
     }
   }
@@ -176,7 +178,7 @@ export class Lease {
   }
 
   /** Serves one exec over an upgraded connection; refusals go out as JSON before the upgrade. */
-  serveExec(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  serveExec(request: IncomingMessage, socket: Duplex, head: Buffer, from: 'api' | 'harness'): void {
     this.#requireWork()
     serveExec(request, socket, head, {
       engine: this.#deps.engine,
@@ -187,6 +189,9 @@ export class Lease {
         // Asked again when the command is known: the state was looked at when the connection was made.
         started: (exec, start) => {
           this.#requireWork()
+          // The runner labels what it runs; whatever else comes by the API into a trial is a person's.
+          if (from === 'api' && this.request.trial !== undefined && start.label === undefined)
+            this.#assisted = true
           this.#recorder.started(exec, start)
         },
         output: (exec, bytes) => this.#recorder.output(exec, bytes),

@@ -336,7 +336,7 @@ async function seal(
         {
           ready: async (signal) => (await appears(execInto, deps, signal)).waitUntilReady(signal),
           exec: (incoming, socket, head) =>
-            deps.getLease(execInto).serveExec(incoming, socket, head),
+            deps.getLease(execInto).serveExec(incoming, socket, head, 'harness'),
         },
         execInto,
       ),

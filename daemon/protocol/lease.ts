@@ -207,6 +207,8 @@ export const leaseViewSchema = z.strictObject({
   }),
   resources: resourcesSchema,
   gpus: z.array(z.strictObject({ uuid: z.string(), name: z.string() })),
+  /** A person ran a command in this sandbox of a trial: recorded, never scored. */
+  assisted: z.boolean(),
   /** Time of each phase of opening. */
   timingsMs: z.record(z.string(), z.number()),
 })

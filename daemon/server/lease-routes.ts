@@ -126,7 +126,7 @@ export function addLeaseRoutes(router: Router, { leases, directories }: LeaseRou
   })
 
   router.onUpgrade('/v1/leases/:id/exec', (request, socket, head, params) =>
-    leases.get(params['id'] ?? '').serveExec(request, socket, head),
+    leases.get(params['id'] ?? '').serveExec(request, socket, head, 'api'),
   )
 }
 

@@ -11,7 +11,7 @@ import { z } from 'zod'
 import { DaemonClient, type DaemonHealth } from '../../daemon/protocol/client.ts'
 import { ensureTools } from '../../images/tools.ts'
 import type { RunnerConfig } from '../config.ts'
-import { RunnerError } from '../errors.ts'
+import { RunnerError, type RunnerErrorCode } from '../errors.ts'
 import { makeDirectory, writeJsonAtomic } from '../json-file.ts'
 import { engineAnswers, engineSocketIn, startPrivateEngine } from './private-engine.ts'
 import { isAlive, processRecordSchema, recordOf, stopProcess } from './process-record.ts'
@@ -76,22 +76,28 @@ export async function up({ config, say, daemonConfig }: UpOptions): Promise<Serv
     },
   )
   child.unref()
-  let ended: number | null = null
-  child.once('exit', (code) => (ended = code ?? 1))
+  const ended: { code: number | null } = { code: null }
+  child.once('exit', (code) => (ended.code = code ?? 1))
   started.daemon = child.pid === undefined ? null : await recordOf(child.pid)
   await writeJsonAtomic(recordFile(config), started)
   const deadline = performance.now() + daemonStartMs
-  while (ended === null && performance.now() < deadline) {
+  while (ended.code === null && performance.now() < deadline) {
     const health = await client.health().catch(() => null)
     if (health !== null) return { health, started: { engine: record !== null, daemon: true } }
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
   const tail = (await readFile(log, 'utf8').catch(() => '')).trim().split('\n').slice(-3).join('\n')
   throw new RunnerError(
-    'daemon_unreachable',
+    errorOfExit[ended.code ?? 0] ?? 'daemon_unreachable',
     'operator',
-    `the daemon did not start${ended === null ? ` within ${daemonStartMs / 1000} s` : ''}; the end of its log ${log}:\n${tail}`,
+    `the daemon did not start${ended.code === null ? ` within ${daemonStartMs / 1000} s` : ''}; the end of its log ${log}:\n${tail}`,
   )
+}
+
+/** The daemon's own exit statuses that say what is wrong; see daemon/main.ts. */
+const errorOfExit: Readonly<Record<number, RunnerErrorCode>> = {
+  77: 'not_root',
+  78: 'config_invalid',
 }
 
 /** An engine that answers, in this order: DOCKER_HOST, a private one, the host's; else a private one is started. */

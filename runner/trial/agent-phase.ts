@@ -40,6 +40,8 @@ export interface AgentPhase {
   readonly proof: { readonly before: CanaryResult[]; readonly after: CanaryResult[] }
   readonly steps: number
   readonly reported: Reported | null
+  /** A person ran a command in the task's sandbox. */
+  readonly assisted: boolean
   readonly gpus: LeaseView['gpus']
 }
 
@@ -103,6 +105,7 @@ export async function runAgentPhase(
     proof: { before: task.view.proof.before, after: frozen.after },
     steps: context.configuration.model === null ? commandSteps(steps) : frozen.usage.calls,
     reported,
+    assisted: frozen.assisted,
     gpus: task.view.gpus,
   }
 }
@@ -156,6 +159,7 @@ interface Frozen {
   readonly usage: Usage
   readonly egress: EgressSummary
   readonly after: CanaryResult[]
+  readonly assisted: boolean
   /** The task's container died under the agent. */
   readonly gone: { readonly oom: boolean } | null
   readonly harnessOom: boolean
@@ -182,7 +186,8 @@ async function freeze(
         .map(({ canary, seen }) => `${canary}: ${seen}`)
         .join('; ')}`,
     )
-  const [usage, egress, harnessEgress] = await Promise.all([
+  const [view, usage, egress, harnessEgress] = await Promise.all([
+    client.lease(task.lease, wait),
     client.usage((harness ?? task).lease, wait),
     client.egress(task.lease, wait),
     harness === null ? null : client.egress(harness.lease, wait),
@@ -192,6 +197,7 @@ async function freeze(
     usage,
     egress: sum(egress, harnessEgress),
     after: proof.canaries,
+    assisted: view.assisted,
     gone,
     harnessOom: (harnessReport?.oomKills ?? 0) > 0,
   }

@@ -8,6 +8,7 @@ import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import { RemoteError } from '../../daemon/protocol/errors.ts'
 import type { ExecEnd, ExecStartInput } from '../../daemon/protocol/exec-frames.ts'
 import type { LeaseRequestInput, LeaseView } from '../../daemon/protocol/lease.ts'
+import { ownLabel } from '../step-log.ts'
 import type { ExecIo, Sandbox } from './sandbox.ts'
 
 const ttlSeconds = 90
@@ -54,14 +55,19 @@ export class HeldLease implements Sandbox, AsyncDisposable {
 
   exec(start: ExecStartInput, io: ExecIo = {}): Promise<ExecEnd> {
     const { onStdout, onStderr, stdin, signal } = io
-    return this.#client.exec(this.lease, start, {
-      ...(stdin === undefined
-        ? {}
-        : { stdin: Buffer.isBuffer(stdin) ? Readable.from([stdin]) : stdin }),
-      ...(onStdout === undefined ? {} : { onStdout: (_offset, bytes) => onStdout(bytes) }),
-      ...(onStderr === undefined ? {} : { onStderr: (_offset, bytes) => onStderr(bytes) }),
-      ...(signal === undefined ? {} : { signal }),
-    })
+    // A command without a label is taken for a person's.
+    return this.#client.exec(
+      this.lease,
+      { label: `${ownLabel}runner`, ...start },
+      {
+        ...(stdin === undefined
+          ? {}
+          : { stdin: Buffer.isBuffer(stdin) ? Readable.from([stdin]) : stdin }),
+        ...(onStdout === undefined ? {} : { onStdout: (_offset, bytes) => onStdout(bytes) }),
+        ...(onStderr === undefined ? {} : { onStderr: (_offset, bytes) => onStderr(bytes) }),
+        ...(signal === undefined ? {} : { signal }),
+      },
+    )
   }
 
   readArchive(

@@ -50,7 +50,7 @@ export async function recordTrial(input: {
       before: measured.proof.before.map(resultCanary),
       after: measured.proof.after.map(resultCanary),
     },
-    assisted: false,
+    assisted: measured.assisted,
     digests: {
       image: task.image,
       harness: configuration.harnessDigest,

@@ -52,6 +52,7 @@ function run(
         argv,
         env,
         merged: true,
+        label: 'agent',
         timeoutMs: agentTimeMs(context),
         outputLimitBytes: logLimitBytes,
       },

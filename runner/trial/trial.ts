@@ -45,6 +45,7 @@ export interface Measured {
   readonly host: TrialResult['host']
   readonly gpus: LeaseView['gpus']
   readonly reported: Reported | null
+  readonly assisted: boolean
   readonly startedAt: string
   readonly endedAt: string
 }
@@ -77,7 +78,7 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
     const context = await contextOf(input, clock, phase)
     const { name, engine, kernel, cpus } = await input.client.host({ signal: input.signal })
     seen.host = { name, engine, kernel, cpus }
-    ruled = await work(context, owned, seen)
+    ruled = unlessAssisted(await work(context, owned, seen), seen.agent)
   } catch (error) {
     ruled = ruleThrown(error, phase.now, input.signal)
   }
@@ -105,6 +106,7 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
     host: seen.host,
     gpus: agent?.gpus ?? [],
     reported: agent?.reported ?? null,
+    assisted: agent?.assisted ?? false,
     startedAt,
     endedAt: new Date().toISOString(),
   }
@@ -144,6 +146,20 @@ async function work(
   const { decided } = verified
   return { ...decided, reason: withEnd(decided, end), patchDigest }
 }
+
+/** Graded all the same, so that a person sees what came of it; but never a score. */
+const unlessAssisted = (ruled: Ruled, agent: AgentPhase | null): Ruled =>
+  agent?.assisted === true
+    ? {
+        ...ruled,
+        verdict: 'void',
+        blame: 'operator',
+        reason: {
+          code: 'assisted',
+          message: `a person ran a command in the sandbox, so the trial is not scored (${ruled.verdict}: ${ruled.reason.message})`,
+        },
+      }
+    : ruled
 
 /** A no-op changes nothing, so what the image holds is all it takes, and that is read once. */
 const needsPristine = ({ task, configuration, images, pristine }: ExecutionContext): boolean =>
@@ -239,6 +255,7 @@ export function nothingMeasured(task: Task, reason: TrialReason): Measured {
     host: unknownHost,
     gpus: [],
     reported: null,
+    assisted: false,
     startedAt: now,
     endedAt: now,
   }

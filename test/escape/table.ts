@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { attempts, otherRows, techniques, type Attempt } from './catalogue.ts'
 
 const page = fileURLToPath(new URL('../../docs/threat-model.md', import.meta.url))
-const between =
-  /(<!-- escape table: npm run docs:escape -->\n)[^]*?(\n<!-- end of the escape table -->)/
+const between = /(<!-- escape table: [^\n]* -->\n)[^]*?(\n<!-- end of the escape table -->)/
 
 const reasonsOf = ({ audit }: Attempt): string[] =>
   audit.map((event) => /^(?:\+ |\d+x )?(?:close )?\S+ (\S+) /.exec(event)?.[1] ?? event)

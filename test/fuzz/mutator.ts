@@ -16,10 +16,10 @@ export class Mutator extends Random {
     return [0, ...cuts].map((from, index) => bytes.subarray(from, cuts[index] ?? bytes.length))
   }
 
-  /** One to five edits of a corpus' entry. */
-  spoil(corpus: readonly Buffer[]): Buffer {
+  /** One edit or a few of a corpus' entry. */
+  spoil(corpus: readonly Buffer[], most = 5): Buffer {
     let out: Buffer = Buffer.from(this.pick(corpus))
-    for (let edits = this.int(1, 5); edits > 0; edits -= 1) out = this.#edit(out, corpus)
+    for (let edits = this.int(1, most); edits > 0; edits -= 1) out = this.#edit(out, corpus)
     return out
   }
 

@@ -266,7 +266,7 @@ void t.test('no spoilt head of a request reaches another host, or goes unrecorde
   )
   const rounds = 700
   for (let round = 0; round < rounds; round += 50) {
-    const heads = Array.from({ length: 50 }, () => random.spoil(corpus)).filter(
+    const heads = Array.from({ length: 50 }, () => random.spoil(corpus, 2)).filter(
       ({ length }) => length > 0,
     )
     await Promise.all(
@@ -281,7 +281,7 @@ void t.test('no spoilt head of a request reaches another host, or goes unrecorde
     )
   }
   t.strictSame(world.faults, [])
-  t.ok(world.requests.length > 20, `${world.requests.length} reached the origin`)
+  t.ok(world.requests.length > 50, `${world.requests.length} reached the origin`)
   for (const { rawHeaders } of world.requests) {
     const hosts = rawHeaders.filter((_, index) => rawHeaders[index - 1]?.toLowerCase() === 'host')
     if (hosts.length !== 1 || hosts[0] !== allowedHost) t.fail(`Host ${hosts.join(' ')}`)

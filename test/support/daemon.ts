@@ -76,7 +76,7 @@ export class TestDaemon implements AsyncDisposable {
   async start(): Promise<void> {
     const file = path.join(this.stateDir, 'daemon.yaml')
     await writeFile(file, JSON.stringify(this.#config))
-    const [program = process.execPath, ...before] = [...this.#within, process.execPath]
+    const [program, ...before] = [...this.#within, process.execPath]
     const child = spawn(
       program,
       [
