@@ -57,6 +57,8 @@ function issuesOf(issue: z.core.$ZodIssue): PolicyIssue[] {
   }
   const known = keysAt(issue.path)
   return issue.keys.map((key) => {
+    const other = issue.path.length === 0 ? elsewhere.get(plain(key)) : undefined
+    if (other !== undefined) return { path, message: `"${key}" is no part of a policy: ${other}` }
     const guess = nearest(key, known)
     const names = known.length === 0 ? '' : `; the keys here are ${known.join(', ')}`
     const message =
@@ -77,6 +79,15 @@ function keysAt(path: readonly PropertyKey[]): string[] {
     shape = typeof part === 'number' ? shape?.items : shape?.properties?.[String(part)]
   return Object.keys(shape?.properties ?? {})
 }
+
+const elsewhere = new Map([
+  [
+    'model',
+    'a lease has a model gateway or not; the model stands in the configuration of an agent',
+  ],
+  ['budget', 'it stands with the model, in the configuration of an agent'],
+  ['gpus', 'it is asked for with the lease'],
+])
 
 /** Names that other tools and older papers have for ours. */
 const synonyms = new Map([

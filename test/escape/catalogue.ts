@@ -5,6 +5,7 @@
 import { directAttempts } from './rows-direct.ts'
 import { gatewayAttempts } from './rows-gateways.ts'
 import { insideAttempts } from './rows-inside.ts'
+import { nameAttempts } from './rows-names.ts'
 import { proxyAttempts } from './rows-proxy.ts'
 
 export type Client =
@@ -143,6 +144,7 @@ export const techniques: ReadonlyMap<number, string> = new Map([
 
 export const attempts = (facts: Facts): readonly Attempt[] => [
   ...directAttempts(facts),
+  ...nameAttempts(facts),
   ...proxyAttempts(facts),
   ...gatewayAttempts(facts),
   ...insideAttempts(facts),

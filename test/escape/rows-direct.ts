@@ -121,7 +121,7 @@ export function directAttempts({ hostAddresses, hostPort, nonce }: Facts): reado
     },
     {
       row: 6,
-      what: 'TXT and ANY to the engine’s resolver 127.0.0.11',
+      what: "TXT and ANY to the engine's resolver 127.0.0.11",
       client: 'python raw',
       run: {
         py: `dns("txt.${nonce}.example", "127.0.0.11", 16) + dns("any.${nonce}.example", "127.0.0.11", 255)`,

@@ -196,7 +196,7 @@ export function gatewayAttempts({ commit, nonce }: Facts): readonly Attempt[] {
     model(59, 'another model', 'model_denied', chat, [{ ...user('x'), model: 'm-1:online' }]),
     {
       row: 59,
-      what: 'the provider’s own client',
+      what: "the provider's own client",
       client: 'python openai',
       run: {
         sh: `/opt/closedbook/venv/bin/python -c 'import openai; openai.OpenAI(base_url="http://127.0.0.1:8400/v1", api_key="x").responses.create(model="m-1", input="x", tools=[{"type": "web_search"}])' 2>&1 | tail -1`,
@@ -267,7 +267,7 @@ export function gatewayAttempts({ commit, nonce }: Facts): readonly Attempt[] {
     },
     {
       row: 65,
-      what: 'a key that is another’s: it means nothing, the listener says who asks',
+      what: "a key that is another's: it means nothing, the listener says who asks",
       client: 'python urllib',
       run: {
         py: 'ask("/v1/chat/completions", model="m-1", messages=[{"role": "user", "content": "x"}])',

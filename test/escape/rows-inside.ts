@@ -63,7 +63,7 @@ export function insideAttempts({ nonce }: Facts): readonly Attempt[] {
     },
     {
       row: 71,
-      what: 'list them, connect to the engine’s',
+      what: "list them, connect to the engine's",
       client: 'python raw',
       run: {
         py: 'unix_sockets() + "," + ",".join(attempt({"py": f"connect_unix({name!r})"})["seen"] for name in ("\\0containerd-shim", "\\0/containerd-shim/x.sock@", "\\0docker"))',

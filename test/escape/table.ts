@@ -28,8 +28,7 @@ export function threatTable(): string {
     const tried = [...mine.map(({ what }) => what), ...other.map(({ what }) => what)]
     const by = [...mine.map(({ client }) => client), ...other.map(({ how }) => how)]
     const reasons = unique(mine.flatMap(reasonsOf)).map((reason) => `\`${reason}\``)
-    if (mine.some(({ audit }) => audit.length === 0))
-      reasons.push('refused before there is anything to record')
+    if (mine.some(({ audit }) => audit.length === 0)) reasons.push('refused, nothing to record')
     reasons.push(...other.map(({ result }) => result))
     lines.push(
       `| ${row} | ${cell(technique)} | ${cell(unique(tried).join('; '))} | ${unique(by).join(', ')} | ${cell(reasons.join(', '))} |`,

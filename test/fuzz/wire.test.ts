@@ -66,7 +66,7 @@ void t.test('a ClientHello made at random is read for what it is, however it is 
     const chunks = random.cut(flight, random.int(1, 6))
     const facts = read(chunks)
     if (JSON.stringify(facts) !== JSON.stringify({ kind: 'hello', serverName: name, ech }))
-      return t.fail(`round ${round}: ${JSON.stringify(facts)} for ${name}`)
+      throw new Error(`round ${round}: ${JSON.stringify(facts)} for ${name}`)
   }
   t.pass()
   t.end()
@@ -88,15 +88,16 @@ void t.test('a spoilt ClientHello is refused, or read as a simpler reader reads 
     const facts = read([flight])
     const cut = read(random.cut(flight, random.int(2, 5)))
     const where = `round ${round}: ${flight.toString('hex')}`
-    if (JSON.stringify(cut) !== JSON.stringify(facts)) return t.fail(`otherwise when cut, ${where}`)
+    if (JSON.stringify(cut) !== JSON.stringify(facts))
+      throw new Error(`otherwise when cut, ${where}`)
     ends.set(facts?.kind ?? 'more', (ends.get(facts?.kind ?? 'more') ?? 0) + 1)
     if (facts?.kind !== 'hello') continue
     const simple = simpleHello(flight)
     if (simple.name !== facts.serverName || simple.ech !== facts.ech)
-      return t.fail(`${JSON.stringify(simple)} by the simpler reader, ${where}`)
+      throw new Error(`${JSON.stringify(simple)} by the simpler reader, ${where}`)
     const { action } = decide(policy, { kind: 'hello', host, hello: facts })
     const right = !simple.ech && simple.name?.toLowerCase().replace(/\.$/, '') === host
-    if ((action === 'allow') !== right) return t.fail(`${action} of ${simple.name}, ${where}`)
+    if ((action === 'allow') !== right) throw new Error(`${action} of ${simple.name}, ${where}`)
   }
   for (const kind of ['hello', 'not_tls', 'more'])
     t.ok((ends.get(kind) ?? 0) > 100, `${kind}: ${ends.get(kind)}`)
@@ -135,15 +136,15 @@ void t.test(
       const edns = random.int(0, 1) === 1
       const message = dnsQuery(labels, type, edns)
       const query = parseDnsQuery(message)
-      if (query === null) return t.fail(`refused: ${message.toString('hex')}`)
+      if (query === null) throw new Error(`refused: ${message.toString('hex')}`)
       const name = message.subarray(12, message.length - 4 - (edns ? 11 : 0))
       if (!encodeName(query.name).equals(name))
-        return t.fail(`${query.name} for ${name.toString('hex')}`)
-      if (query.type !== type || query.edns !== edns) return t.fail(`type ${query.type}`)
+        throw new Error(`${query.name} for ${name.toString('hex')}`)
+      if (query.type !== type || query.edns !== edns) throw new Error(`type ${query.type}`)
       const answer = encodeDnsAnswer(query, { code: dnsCode.ok, address: '198.18.0.1' })
       const echoed = answer.subarray(12, 12 + query.question.length)
       if (answer.readUInt16BE(0) !== 0xabcd || !echoed.equals(query.question))
-        return t.fail('another question in the answer')
+        throw new Error('another question in the answer')
     }
     t.pass()
     t.end()
@@ -171,20 +172,20 @@ void t.test(
         ends[fault === null ? 'nothing' : 'fault'] += 1
         if (fault === null) continue
         if (fault.length !== 12 || !fault.subarray(0, 2).equals(message.subarray(0, 2)))
-          return t.fail(`a fault of its own, ${where}`)
+          throw new Error(`a fault of its own, ${where}`)
         if (message.length < 12 || ((message[2] ?? 0) & 0x80) !== 0)
-          return t.fail(`an answer is answered, ${where}`)
+          throw new Error(`an answer is answered, ${where}`)
         continue
       }
       ends.query += 1
       const name = encodeName(query.name)
       if (!message.subarray(12, 12 + name.length).equals(name))
-        return t.fail(`another name, ${where}`)
+        throw new Error(`another name, ${where}`)
       const words = 'closedbook: not_allowed_host'
       const denied = encodeDnsAnswer(query, { code: dnsCode.nameError, prohibited: words })
       const found = encodeDnsAnswer(query, { code: dnsCode.ok, address: '198.19.255.254' })
       for (const answer of [denied, found])
-        if (answer.length > message.length + 64) return t.fail(`amplified, ${where}`)
+        if (answer.length > message.length + 64) throw new Error(`amplified, ${where}`)
     }
     for (const [end, times] of Object.entries(ends)) t.ok(times > 100, `${end}: ${times}`)
     t.end()

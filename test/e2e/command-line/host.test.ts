@@ -222,7 +222,7 @@ t.test('a place that can not be written or read is named', async (t) => {
       'a torn journal',
       corrupt,
       ['daemon'],
-      1,
+      65,
       /abcdefabcdef\.json .*move it away and start the daemon again/,
     ],
     [
@@ -243,7 +243,7 @@ t.test('a place that can not be written or read is named', async (t) => {
       'a wrong configuration, by up',
       path.join(scratch.path, 'wrong'),
       ['up', '--daemon-config', wrong],
-      69,
+      78,
       /did not start; .*"lease"/s,
     ],
     [
