@@ -1,5 +1,5 @@
 /**
- * The lease API: HTTP/1.1 on a unix socket (or TCP with TLS and tokens), JSON unless said otherwise.
+ * The lease API: HTTP/1.1 on a unix socket that only root may use, JSON unless said otherwise.
  *
  *   GET    /v1/health                      {status, version, pid, engine}; 200 as soon as the daemon serves
  *   GET    /v1/host                        HostFacts

@@ -15,6 +15,7 @@ import {
   type AuditQuery,
   type LeaseAudit,
 } from './audit.ts'
+import { zodMessage } from './zod-message.ts'
 import { RemoteError, type Blame } from './errors.ts'
 import { openExec, type ExecIo } from './exec-client.ts'
 import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
@@ -66,6 +67,18 @@ export type PathKind = 'file' | 'directory' | 'symlink' | 'other'
 
 const queryOf = (values: Record<string, string>): string => new URLSearchParams(values).toString()
 
+/** What this client can't read comes from a daemon of another version. */
+function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
+  const parsed = schema.safeParse(answer)
+  if (parsed.success) return parsed.data
+  throw new RemoteError(
+    'daemon_protocol',
+    'infra',
+    `the daemon's answer is not of this version (${zodMessage(parsed.error)}); restart it: \`closedbook down\`, then \`closedbook up\``,
+    { cause: parsed.error },
+  )
+}
+
 export class DaemonClient implements AsyncDisposable {
   readonly socketPath: string
   readonly #agent: Agent
@@ -80,7 +93,7 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async host(wait: Wait = {}): Promise<HostFacts> {
-    return hostFactsSchema.parse(await this.#json('GET', '/v1/host', wait))
+    return understood(hostFactsSchema, await this.#json('GET', '/v1/host', wait))
   }
 
   /** As last seen; with `probe` looked at now. */
@@ -88,7 +101,7 @@ export class DaemonClient implements AsyncDisposable {
     const answer = await (options.probe === true
       ? this.#json('POST', '/v1/gpus/probe', options)
       : this.#json('GET', '/v1/gpus', options))
-    return gpuReportSchema.parse(answer)
+    return understood(gpuReportSchema, answer)
   }
 
   async inspectImage(reference: string, wait: Wait = {}): Promise<RemoteImage> {
@@ -97,16 +110,19 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async openLease(request: LeaseRequestInput, wait: Wait = {}): Promise<LeaseView> {
-    return leaseViewSchema.parse(await this.#json('POST', '/v1/leases', { ...wait, body: request }))
+    return understood(
+      leaseViewSchema,
+      await this.#json('POST', '/v1/leases', { ...wait, body: request }),
+    )
   }
 
   async leases(wait: Wait = {}): Promise<LeaseView[]> {
     const { leases } = (await this.#json('GET', '/v1/leases', wait)) as { leases: unknown[] }
-    return leases.map((lease) => leaseViewSchema.parse(lease))
+    return leases.map((lease) => understood(leaseViewSchema, lease))
   }
 
   async lease(id: string, wait: Wait = {}): Promise<LeaseView> {
-    return leaseViewSchema.parse(await this.#json('GET', `/v1/leases/${id}`, wait))
+    return understood(leaseViewSchema, await this.#json('GET', `/v1/leases/${id}`, wait))
   }
 
   async renew(id: string, wait: Wait = {}): Promise<void> {
@@ -114,7 +130,7 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async freeze(id: string, wait: Wait = {}): Promise<FreezeReport> {
-    return freezeReportSchema.parse(await this.#json('POST', `/v1/leases/${id}/freeze`, wait))
+    return understood(freezeReportSchema, await this.#json('POST', `/v1/leases/${id}/freeze`, wait))
   }
 
   async prove(id: string, wait: Wait = {}): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
@@ -122,7 +138,7 @@ export class DaemonClient implements AsyncDisposable {
       canaries: unknown
       ok: boolean
     }
-    return { canaries: canaryResultSchema.array().parse(answer.canaries), ok: answer.ok }
+    return { canaries: understood(canaryResultSchema.array(), answer.canaries), ok: answer.ok }
   }
 
   /** Idempotent: an unknown lease counts as closed. */
@@ -159,11 +175,11 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async usage(id: string, wait: Wait = {}): Promise<Usage> {
-    return usageSchema.parse(await this.#json('GET', `/v1/leases/${id}/usage`, wait))
+    return understood(usageSchema, await this.#json('GET', `/v1/leases/${id}/usage`, wait))
   }
 
   async egress(id: string, wait: Wait = {}): Promise<EgressSummary> {
-    return egressSummarySchema.parse(await this.#json('GET', `/v1/leases/${id}/egress`, wait))
+    return understood(egressSummarySchema, await this.#json('GET', `/v1/leases/${id}/egress`, wait))
   }
 
   /** The recorded model exchange, as JSON lines. */
@@ -203,12 +219,12 @@ export class DaemonClient implements AsyncDisposable {
 
   async auditSummary(of: string, wait: Wait = {}): Promise<LeaseAudit[]> {
     const answer = await this.#json('GET', `/v1/audit/summary?${queryOf({ of })}`, wait)
-    return auditSummariesSchema.parse(answer).leases
+    return understood(auditSummariesSchema, answer).leases
   }
 
   async auditVerify(of: string, wait: Wait = {}): Promise<AuditVerdict[]> {
     const answer = await this.#json('GET', `/v1/audit/verify?${queryOf({ of })}`, wait)
-    return auditVerdictsSchema.parse(answer).leases
+    return understood(auditVerdictsSchema, answer).leases
   }
 
   /** Brings a tar; returns the name under which leases mount it. */
@@ -245,7 +261,7 @@ export class DaemonClient implements AsyncDisposable {
     for await (const chunk of piecesOf(response.body, path, wait)) {
       const lines = (rest + chunk).split('\n')
       rest = lines.pop() ?? ''
-      for (const line of lines) yield schema.parse(JSON.parse(line))
+      for (const line of lines) yield understood(schema, JSON.parse(line))
     }
   }
 
