@@ -20,10 +20,7 @@ seen = collections.Counter()
 def tunnel(target, first):
     s = socket.create_connection(PROXY, 30)
     s.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-    try:
-        head = s.recv(4096)
-    except OSError:
-        head = b""
+    head = s.recv(4096)
     word = head[9:12].decode() or "turned away"
     if word == "200":
         s.sendall(first)
@@ -33,19 +30,24 @@ def tunnel(target, first):
 if kind == "tunnels":
     kept = []
     for _ in range(int(args[0])):
-        s, word = tunnel(args[1], bytes.fromhex(args[2]))
+        try:
+            s, word = tunnel(args[1], bytes.fromhex(args[2]))
+            kept.append(s)
+        except OSError:
+            word = "reset"
         seen[word] += 1
-        kept.append(s)
     time.sleep(max(0, until - time.monotonic()))
 elif kind == "loris":
     kept = [socket.create_connection(PROXY, 30) for _ in range(int(args[0]))]
-    while time.monotonic() < until:
+    for byte in b"GET http://denied.example/" + b"x" * 1000:
         for s in kept:
             try:
-                s.send(b"G")
+                s.send(bytes([byte]))
                 seen["bytes"] += 1
             except OSError:
-                seen["closed"] += 1
+                seen["refused"] += 1
+        if time.monotonic() > until:
+            break
         time.sleep(0.5)
 elif kind == "denials":
     request = b"GET http://denied.example/ HTTP/1.1\r\nHost: denied.example\r\n\r\n"

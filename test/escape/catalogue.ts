@@ -158,6 +158,12 @@ export const otherRows: readonly OtherRow[] = [
     result: 'refused, `upstream_bad`; the next reader gets the right ones',
   },
   {
+    row: 73,
+    what: '2,000 tunnels, 500 slow requests, 10 GB, beside a neighbour',
+    how: 'bench',
+    result: "the neighbour's p99 stays under three times its quiet value (benchmarks)",
+  },
+  {
     row: 75,
     what: 'the log of a sandbox reaches its limit',
     how: 'test',

@@ -35,11 +35,7 @@ export class SandboxWorld implements AsyncDisposable {
   ): Promise<SandboxWorld> {
     const engine = await testEngine()
     const { id } = await engine.engine.inspectImage(imageTags['sglang-cpu'])
-    return new SandboxWorld(
-      await TestDaemon.open(engine.socketPath, config, options),
-      engine,
-      id,
-    )
+    return new SandboxWorld(await TestDaemon.open(engine.socketPath, config, options), engine, id)
   }
 
   async lease(request: Partial<LeaseRequestInput> = {}): Promise<string> {

@@ -1,21 +1,18 @@
 /**
- * Unmodified mini-SWE-agent on both sample tasks against recorded exchanges: what a result says is what was measured, to
+ * Unmodified mini-SWE-agent on a sample task against recorded exchanges: what a result says is what was measured, to
  * the token, the cent and the call.
  */
 import { createHash } from 'node:crypto'
 import { access, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
 import { costOf } from '../../../daemon/protocol/model-cost.ts'
 import { recordedCallSchema, type RecordedCall } from '../../../daemon/protocol/recording.ts'
 import { readEgressFile, readSteps } from '../../../runner/trial/evidence.ts'
 import type { TrialResult } from '../../../runner/result.ts'
 import { TestDaemon } from '../../support/daemon.ts'
-import { testEngine } from '../../support/engine.ts'
+import type { TestEngine } from '../../support/engine.ts'
 import { endOf, executionDirs, readRun, root, sampleTask } from './setup.ts'
-
-const engine = await testEngine()
-t.teardown(() => engine.dispose())
 
 /** As a provider bills it; the fields of an OpenAI-compatible answer. */
 interface BilledUsage {
@@ -46,32 +43,30 @@ async function exchangesOf(file: string): Promise<RecordedCall[]> {
   return lines.map((line) => recordedCallSchema.parse(JSON.parse(line)))
 }
 
-t.test(
-  'mini-SWE-agent solves each sample task in one recorded run and not in the other',
-  async (t) => {
-    await using daemon = await TestDaemon.open(engine.socketPath)
-    const tasks = ['reasoning-tags', 'tool-call-detector-orrery']
-    const cli = await daemon.cli([
-      'run',
-      ...tasks.flatMap((name) => ['--task', sampleTask(name)]),
-      ...['--config', path.join(root, 'images/replay.yaml'), '--runs', '2', '--json'],
-    ])
-    const { line, results, jobDir } = await readRun(daemon, cli)
-    t.equal(cli.code, 0, 'every planned trial is scored, whatever the verdicts')
-    t.equal(cli.stdout.trim().split('\n').length, 1, 'one line on stdout')
-    t.equal(results.length, 4)
-
-    for (const [index, result] of results.entries())
-      await t.test(`run ${result.run} of ${result.task.name}`, async (t) => {
-        t.match(endOf(result), result.run === 1 ? /^passed null / : /^failed agent tests_failed: /)
-        const said = line.trials[index]
-        const { trial, run, verdict, blame, reason } = result
-        t.match(said, { trial, run, verdict, blame, reason, task: result.task.name })
-        await checkFigures(t, result, jobDir)
-        await checkEvidence(t, result, jobDir)
-      })
-  },
-)
+/** Two runs of the task: the first is recorded to solve it, the second not to. */
+export async function checkRecordedRuns(t: Test, engine: TestEngine, task: string): Promise<void> {
+  await using daemon = await TestDaemon.open(engine.socketPath)
+  const config = path.join(root, 'images/replay.yaml')
+  const cli = await daemon.cli(
+    ['run', '--task', sampleTask(task), '--config', config, '--runs', '2', '--json'],
+    { timeoutMs: 280_000 },
+  )
+  const { line, results, jobDir } = await readRun(daemon, cli)
+  t.equal(cli.code, 0, 'every planned trial is scored, whatever the verdicts')
+  t.equal(cli.stdout.trim().split('\n').length, 1, 'one line on stdout')
+  t.strictSame(
+    results.map(({ run }) => run),
+    [1, 2],
+  )
+  for (const [index, result] of results.entries())
+    await t.test(`run ${result.run}`, async (t) => {
+      t.match(endOf(result), result.run === 1 ? /^passed null / : /^failed agent tests_failed: /)
+      const { trial, run, verdict, blame, reason } = result
+      t.match(line.trials[index], { trial, run, verdict, blame, reason, task: result.task.name })
+      await checkFigures(t, result, jobDir)
+      await checkEvidence(t, result, jobDir)
+    })
+}
 
 async function checkFigures(t: Test, result: TrialResult, jobDir: string): Promise<void> {
   const [execution = ''] = await executionDirs(jobDir, result.trial)
