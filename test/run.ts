@@ -67,7 +67,9 @@ async function images(socketPath: string): Promise<void> {
 async function tests(files: readonly string[], socket: string, outcome: Outcome): Promise<void> {
   const report = path.join(root, '.tap', 'report.tap')
   await mkdir(path.dirname(report), { recursive: true })
-  await command(['tap', 'run', '--reporter=terse', `--output-file=${report}`, ...files], {
+  // a terminal gets the live reporter; a log gets what failed, below
+  const reporter = process.stdout.isTTY ? 'terse' : 'silent'
+  await command(['tap', 'run', `--reporter=${reporter}`, `--output-file=${report}`, ...files], {
     CLOSEDBOOK_TEST_ENGINE: socket,
     CLOSEDBOOK_STATE_DIR: '',
     CLOSEDBOOK_ENGINE_SOCKET: '',
@@ -84,6 +86,21 @@ async function tests(files: readonly string[], socket: string, outcome: Outcome)
   // a file that failed without a failed test in it (it crashed, or timed out) counts as one
   outcome.failed += Math.max(failed, files_.filter(bad).length)
   if (results.length === 0) outcome.failed += 1
+  if (!process.stdout.isTTY) printFailures(lines)
+}
+
+const diagnosticLines = 40
+
+/** Each file with its time, and each failed result with the diagnostics below it. */
+function printFailures(lines: readonly string[]): void {
+  for (const [index, line] of lines.entries()) {
+    if (/^(not )?ok \d/.test(line)) console.log(line.replace(/ \{$/, ''))
+    if (!/^\s+not ok /.test(line)) continue
+    const indent = line.search(/\S/)
+    const below = lines.slice(index + 1, index + diagnosticLines)
+    const end = below.findIndex((next) => next.trim() !== '' && next.search(/\S/) <= indent)
+    console.log([line, ...below.slice(0, end === -1 ? undefined : end)].join('\n'))
+  }
 }
 
 const started = performance.now()
