@@ -54,7 +54,8 @@ export async function serveConnect(
   })
   if (first.action === 'deny' || !target.ok) {
     record(context, attempt, first)
-    refuseSocket(socket, first.reason)
+    if (await context.pace.turn()) refuseSocket(socket, first.reason)
+    else socket.destroy()
     return
   }
   const { host, port } = target

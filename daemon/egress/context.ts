@@ -7,6 +7,7 @@ import { printable } from '../../policy/printable.ts'
 import type { AuditLog } from './audit-log.ts'
 import type { ByteMeter } from './byte-meter.ts'
 import type { EgressLimits, Gate } from './limits.ts'
+import type { Pace } from './pace.ts'
 import type { Route } from './route.ts'
 
 export interface EgressContext {
@@ -16,6 +17,8 @@ export interface EgressContext {
   readonly limits: EgressLimits
   /** Tunnels and requests under way. */
   readonly gate: Gate
+  /** Of answers to what is denied. */
+  readonly pace: Pace
   /** What they have carried. */
   readonly meter: ByteMeter
   /** Aborts when the egress of the lease is shut. */

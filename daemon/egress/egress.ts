@@ -18,6 +18,7 @@ import { dialTcp } from './dial.ts'
 import { DnsListener } from './dns.ts'
 import { HttpListener } from './http-listener.ts'
 import { defaultLimits, Gate, limitsOf, type EgressLimits } from './limits.ts'
+import { Pace } from './pace.ts'
 import { Route, type Dial, type Resolve } from './route.ts'
 import { serveTransparentTls } from './transparent-tls.ts'
 import { serveTripwire } from './tripwire.ts'
@@ -84,7 +85,10 @@ export function serveEgress(listeners: EgressListeners, options: EgressOptions):
   const gate = new Gate(limits.concurrent, options.gate)
   const route = new Route({ policy, resolve, dial, vet, limits })
   const meter = new ByteMeter(limits, options.spentBytes)
-  const context: EgressContext = { policy, audit, route, limits, gate, meter, signal }
+  const context: EgressContext = {
+    ...{ policy, audit, route, limits, gate, meter, signal },
+    pace: new Pace(),
+  }
   const sockets = new Set<Socket>()
   const undo: (() => void)[] = []
 

@@ -141,7 +141,8 @@ export class HttpListener {
     }
     if (decision.action === 'deny' || !weighed.authority?.ok) {
       record(this.#context, attempt, decision, detail)
-      refuse(decision.reason)
+      if (await this.#context.pace.turn()) refuse(decision.reason)
+      else response.destroy()
       return
     }
     const { host, port } = weighed.authority

@@ -363,6 +363,7 @@ export class Lease {
     options: { signal?: AbortSignal },
   ): Promise<void> {
     requireState(this.id, this.#state, ['ready'], 'write to')
+    if (this.request.trial !== undefined) this.#assisted = true
     await this.#deps.engine.writeArchive(this.#container('write to'), path, tar, options)
   }
 

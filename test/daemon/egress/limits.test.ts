@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
 import { Gate, limitsOf } from '../../../daemon/egress/limits.ts'
+import { Pace } from '../../../daemon/egress/pace.ts'
 import { policySchema } from '../../../policy/policy.ts'
 import { connectLine, nextChunk, proxied, received, tlsOver, tunnelTo } from './clients.ts'
 import { realHello } from './hellos.ts'
@@ -233,4 +234,24 @@ void t.test('hostile bytes neither stop a listener nor throw', async (t) => {
   t.match(String(await received(plain)), /200 OK/)
   plain.destroy()
   t.ok((await world.events()).length > 60, 'and each of them is in the log, in its place')
+})
+
+void t.test('denials beyond a burst are answered at a pace, and none beyond a queue', async (t) => {
+  const pace = new Pace({ perSecond: 200, burst: 10, waiting: 20 })
+  const started = performance.now()
+  const answers = Array.from({ length: 40 }, async () => {
+    const answered = await pace.turn()
+    return { answered, ms: performance.now() - started }
+  })
+  const all = await Promise.all(answers)
+  const given = all.filter(({ answered }) => answered)
+  t.equal(given.length, 30, 'the burst and the queue')
+  t.strictSame(
+    all.slice(30).map(({ answered }) => answered),
+    Array(10).fill(false),
+  )
+  t.ok(Math.max(...all.slice(30).map(({ ms }) => ms)) < 90, 'who is cut off is told at once')
+  const last = given.at(-1)?.ms ?? 0
+  t.ok(last >= 90, `twenty at 200 a second take 100 ms: ${Math.round(last)}`)
+  t.equal(await pace.turn(), true, 'then the next is answered')
 })
