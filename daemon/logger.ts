@@ -16,12 +16,16 @@ function serialize(error: unknown): unknown {
 }
 
 export function createLogger(options: { level: string }): Logger {
-  return pino({
+  // Asynchronous, and a full disk is no reason to end: the log is for people, the journal and the audit are the records.
+  const destination = pino.destination({ fd: 1, sync: false })
+  destination.on('error', () => {})
+  const settings = {
     level: options.level,
     base: null,
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
-    formatters: { level: (label) => ({ level: label }) },
+    formatters: { level: (label: string) => ({ level: label }) },
     serializers: { err: serialize },
     redact: { paths: ['apiKey', '*.apiKey', '*.*.apiKey', 'headers.authorization'] },
-  })
+  }
+  return pino(settings, destination)
 }

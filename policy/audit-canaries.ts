@@ -11,7 +11,9 @@ const outside = '198.51.100.7'
 const counted =
   (protocol: AuditEvent['protocol'], address: string): Trace =>
   (event) =>
-    event.kind === 'census' && event.protocol === protocol && event.address === address
+    event.kind === 'census' &&
+    event.protocol === protocol &&
+    (event.address === address || event.address === null)
 
 const traces: Readonly<Record<string, Trace>> = {
   'direct-tcp': counted('tcp', outside),

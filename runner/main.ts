@@ -63,6 +63,8 @@ function fail(error: unknown): number {
   return exitCode.software
 }
 
+// A terminal or a reader of the progress that went away ends nothing.
+process.stderr.on('error', () => {})
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? 0 : exitCode.cannotWrite)
 })

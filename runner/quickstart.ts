@@ -29,7 +29,7 @@ const say = (text: string): void => void process.stderr.write(`· ${text}\n`)
 
 async function main(): Promise<number> {
   const interrupted = new AbortController()
-  for (const name of ['SIGINT', 'SIGTERM'] as const)
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     process.once(name, () => interrupted.abort(new Interrupted(name)))
   const { signal } = interrupted
   const config = await loadRunnerConfig({

@@ -23,12 +23,15 @@ import {
 /** Names whose address can be told again for the tripwire's records. */
 const maxRemembered = 4096
 const tcpIdleMs = 10_000
+/** Denied names recorded in full; those after them by their last label, so that a flood of new ones is counted, not kept. */
+const maxNamed = 2000
 const port = 53
 const internet = 1
 
 export class DnsListener {
   readonly #context: EgressContext
   readonly #names = new Map<string, string>()
+  readonly #denied = new Set<string>()
 
   constructor(context: EgressContext) {
     this.#context = context
@@ -95,7 +98,8 @@ export class DnsListener {
     const name = parseHost(query.name)
     const decision = decide(this.#context.policy, { kind: 'dns', name })
     const host = name.ok ? name.host : printable(query.name, 512)
-    const attempt = { protocol: 'dns', host, address, port } as const
+    const shown = decision.action === 'deny' ? this.#folded(host) : host
+    const attempt = { protocol: 'dns', host: shown, address, port } as const
     record(this.#context, attempt, decision, dnsTypeName(query.type))
     if (decision.action === 'deny' || !name.ok) {
       const words = `closedbook: ${decision.reason}`
@@ -106,6 +110,13 @@ export class DnsListener {
       return encodeDnsAnswer(query, { code: dnsCode.ok })
     }
     return encodeDnsAnswer(query, { code: dnsCode.ok, address: this.#addressOf(name.host) })
+  }
+
+  #folded(host: string): string {
+    if (this.#context.audit.canary || this.#denied.has(host)) return host
+    if (this.#denied.size >= maxNamed) return `*.${host.slice(host.lastIndexOf('.') + 1)}`
+    this.#denied.add(host)
+    return host
   }
 
   /** The same for a name always, also after a restart; two names may share one, since the address decides nothing. */

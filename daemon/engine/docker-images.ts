@@ -33,6 +33,7 @@ export async function inspectImage(
     env: found.Config.Env ?? [],
     user: found.Config.User ?? '',
     workdir: found.Config.WorkingDir ?? '',
+    volumes: Object.keys(found.Config.Volumes ?? {}),
     labels: found.Config.Labels ?? {},
   }
 }

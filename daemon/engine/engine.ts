@@ -36,6 +36,8 @@ export interface ImageInfo {
   readonly env: readonly string[]
   readonly user: string
   readonly workdir: string
+  /** Paths of VOLUME instructions. */
+  readonly volumes: readonly string[]
   readonly labels: Readonly<Record<string, string>>
 }
 

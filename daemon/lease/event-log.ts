@@ -3,9 +3,10 @@
  * kept as JSON lines, and followed by readers who can start at any number. The audit log is the record of policy;
  * this is the record of work.
  */
-import { createWriteStream, type WriteStream } from 'node:fs'
-import { readFile, truncate } from 'node:fs/promises'
+import { createReadStream, createWriteStream, type WriteStream } from 'node:fs'
+import { truncate } from 'node:fs/promises'
 import { once } from 'node:events'
+import { buffer } from 'node:stream/consumers'
 import type { LeaseEvent } from '../protocol/lease.ts'
 
 export class EventLog implements AsyncDisposable {
@@ -54,6 +55,7 @@ export class EventLog implements AsyncDisposable {
     options: { follow: boolean; signal?: AbortSignal },
   ): AsyncGenerator<LeaseEvent> {
     let next = from
+    let offset = 0
     while (true) {
       const ended = this.#ended
       const more = new Promise<void>((resolve) => {
@@ -61,7 +63,9 @@ export class EventLog implements AsyncDisposable {
         options.signal?.addEventListener('abort', () => resolve(), { once: true })
       })
       await this.flush()
-      for (const event of await readEvents(this.#file))
+      const { events, bytes } = await read(this.#file, offset)
+      offset += bytes ?? 0
+      for (const event of events)
         if (event.seq >= next) {
           next = event.seq + 1
           yield event
@@ -90,11 +94,14 @@ export async function readEvents(file: string): Promise<LeaseEvent[]> {
   return (await read(file)).events
 }
 
-/** `bytes`: how much of the file they are; null where there is no file. */
-async function read(file: string): Promise<{ events: LeaseEvent[]; bytes: number | null }> {
+/** From a line's start; `bytes`: how much of the file the events are; null where there is no file. */
+async function read(
+  file: string,
+  offset = 0,
+): Promise<{ events: LeaseEvent[]; bytes: number | null }> {
   let content: Buffer
   try {
-    content = await readFile(file)
+    content = await buffer(createReadStream(file, { start: offset }))
   } catch {
     return { events: [], bytes: null }
   }

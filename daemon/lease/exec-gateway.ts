@@ -15,6 +15,7 @@ export interface ExecTarget {
 
 export class ExecGateway implements AsyncDisposable {
   readonly #server: http.Server
+  readonly #sockets = new Set<net.Socket>()
   #shut = false
 
   constructor(listener: net.Server, target: ExecTarget, name: string) {
@@ -51,7 +52,12 @@ export class ExecGateway implements AsyncDisposable {
       }
     })
     this.#server.on('clientError', (_error, socket) => socket.destroy())
-    listener.on('connection', (socket) => this.#server.emit('connection', socket))
+    // It never listens itself, so it keeps no list of its connections to close.
+    listener.on('connection', (socket) => {
+      this.#sockets.add(socket)
+      socket.once('close', () => this.#sockets.delete(socket))
+      this.#server.emit('connection', socket)
+    })
   }
 
   /** From now on nothing new is run; what runs is ended by the freeze. */
@@ -61,8 +67,7 @@ export class ExecGateway implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#shut = true
-    this.#server.closeAllConnections()
-    this.#server.close()
+    for (const socket of this.#sockets) socket.destroy()
   }
 }
 

@@ -72,7 +72,7 @@ export class Leases implements AsyncDisposable {
   }
 
   list(): Lease[] {
-    return [...this.#leases.values()]
+    return [...this.#leases.values()].filter(({ state }) => state !== 'closed')
   }
 
   async close(id: string, reason: string): Promise<Lease | null> {

@@ -211,6 +211,13 @@ async function openRecords(
 async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSignal): Promise<void> {
   const { request, parts } = lease
   const image = await deps.engine.inspectImage(request.image, { signal })
+  // The engine would make each a directory of the host's disk, outside every limit and every archive of the sandbox.
+  if (image.volumes.length > 0)
+    throw new LeaseError(
+      'lease_refused',
+      'task',
+      `the image declares VOLUME ${image.volumes.join(', ')}, and what is written there would escape the disk limit; build the image without it`,
+    )
   parts.defaults = commandDefaults(request, image)
   // Not given up on: the engine would go on with it, and its id be unknown.
   const { id } = await deps.engine.createContainer({

@@ -40,8 +40,8 @@ const censusOf = (protocol: AuditEvent['protocol'], address: string, port: numbe
   return (event: AuditEvent): boolean =>
     event.kind === 'census' &&
     event.protocol === protocol &&
-    event.address === address &&
-    event.port === port
+    // Where an agent has filled the set of addresses, ours is among those that are counted without one.
+    ((event.address === address && event.port === port) || event.address === null)
 }
 
 export interface ProofOptions {

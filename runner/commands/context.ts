@@ -34,12 +34,14 @@ export async function withContext(
   const onSignal = (name: NodeJS.Signals): void => interrupted.abort(new Interrupted(name))
   process.once('SIGINT', onSignal)
   process.once('SIGTERM', onSignal)
+  process.once('SIGHUP', onSignal)
   try {
     await using client = new DaemonClient(config.socket)
     await work({ config, json: options.json === true, signal: interrupted.signal, client })
   } finally {
     process.off('SIGINT', onSignal)
     process.off('SIGTERM', onSignal)
+    process.off('SIGHUP', onSignal)
   }
 }
 

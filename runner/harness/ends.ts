@@ -25,6 +25,8 @@ export interface EndFacts {
   readonly oom: boolean
   /** The task's container died under the agent; `oom`: of its own memory limit. */
   readonly taskGone?: { readonly oom: boolean } | null
+  /** The task declares capabilities, with which root in its sandbox can end it. */
+  readonly mayEndSandbox?: boolean
 }
 
 export interface End {
@@ -66,7 +68,7 @@ function endByClock({ timedOut, exitStatus, gatewayFault }: EndFacts): End | nul
   return end('limit', 'agent', 'wall_time', 'the agent was still at work when its time ended')
 }
 
-function endOfSandbox({ taskGone, oom }: EndFacts): End | null {
+function endOfSandbox({ taskGone, oom, mayEndSandbox }: EndFacts): End | null {
   if (taskGone?.oom === true)
     return {
       ...end(
@@ -75,6 +77,11 @@ function endOfSandbox({ taskGone, oom }: EndFacts): End | null {
         'sandbox_out_of_memory',
         'the sandbox was killed for memory; nothing is left to grade',
       ),
+      gradable: false,
+    }
+  if (taskGone && mayEndSandbox === true)
+    return {
+      ...end('crash', 'agent', 'sandbox_ended', 'the agent ended its own sandbox; nothing is left to grade'),
       gradable: false,
     }
   if (taskGone)
@@ -214,7 +221,7 @@ const firstLine = (text: string): string => (text.trim().split('\n')[0] ?? '').s
  * left is graded whatever it was.
  */
 export function classifyScriptEnd(
-  facts: Pick<EndFacts, 'processExit' | 'timedOut' | 'killedByUs' | 'taskGone'>,
+  facts: Pick<EndFacts, 'processExit' | 'timedOut' | 'killedByUs' | 'taskGone' | 'mayEndSandbox'>,
 ): End {
   const all = { ...nothing, ...facts }
   const earlier = endByUs(all) ?? endOfSandbox(all) ?? endByClock(all)

@@ -158,19 +158,30 @@ async function record(
   watch.recorded(planned, result)
 }
 
+const unanswered = new Set([
+  'daemon_unreachable',
+  'connection_lost',
+  'engine_unreachable',
+  'engine_timeout',
+])
+
 /** An infra fault may be a daemon that is being restarted; without one nothing can go on. */
-async function waitForDaemon({ client, signal }: JobContext): Promise<void> {
+async function waitForDaemon({ client, plan, signal }: JobContext): Promise<void> {
   const deadline = performance.now() + daemonWaitMs
   while (true)
     try {
       await client.health({ signal })
+      // the daemon answers without its engine too, and every execution would end at once
+      const [task] = plan.tasks
+      if (task !== undefined) await client.inspectImage(task.image, { signal })
       return
     } catch (error) {
+      if (error instanceof ClosedbookError && !unanswered.has(error.code)) return
       if (!(error instanceof ClosedbookError) || performance.now() > deadline)
         throw new RunnerError(
           'daemon_unreachable',
           'infra',
-          `the daemon has been gone for ${daemonWaitMs / 1000} s (${messageOf(error)}); start it with \`closedbook up\`, then resume the job. Executions allowed: ${maxExecutions}`,
+          `the daemon or its engine has been gone for ${daemonWaitMs / 1000} s (${messageOf(error)}); start it with \`closedbook up\`, then resume the job. Executions allowed: ${maxExecutions}`,
           { cause: error },
         )
       await delay(daemonPollMs, signal)

@@ -281,12 +281,13 @@ function atif(
 }
 
 function classify(
-  { configuration }: ExecutionContext,
+  { configuration, task }: ExecutionContext,
   outcome: HarnessEnd | null,
   read: TrajectoryRead | null,
   frozen: Frozen,
 ): { end: End; reported: Reported | null } {
   const exit = outcome?.exit ?? { code: 0 }
+  const mayEndSandbox = task.environment.capabilities.length > 0
   const timedOut = outcome?.timedOut ?? false
   const diskLimit: End | null =
     frozen.report?.diskLimitHit === true
@@ -303,6 +304,7 @@ function classify(
       timedOut,
       killedByUs: null,
       taskGone: frozen.gone,
+      mayEndSandbox,
     })
     return { end: diskLimit ?? end, reported: null }
   }

@@ -36,7 +36,7 @@ export interface CollectLimits {
 
 export const defaultCollectLimits: CollectLimits = {
   addedEntries: 500_000,
-  addedBytes: 8 * 1024 ** 3,
+  addedBytes: 1024 ** 3,
   changedBytes: 256 * 1024 ** 2,
 }
 

@@ -7,7 +7,7 @@ import { evidenceNames } from './evidence.ts'
 import { delay, type HeldLease } from './held-lease.ts'
 
 const findAgainMs = 100
-const settleMs = 2000
+const settleMs = 30_000
 
 export class StepRecorder implements AsyncDisposable {
   readonly #context: ExecutionContext
@@ -82,8 +82,13 @@ export class StepRecorder implements AsyncDisposable {
     const wait = { signal: AbortSignal.timeout(settleMs) }
     for (const lease of this.#leases) {
       const from = this.#next.get(lease) ?? 1
-      for await (const { time, event } of client.events(lease, { from, ...wait }))
-        this.#take(this.#log.add({ time, event }))
+      try {
+        for await (const { time, event } of client.events(lease, { from, ...wait }))
+          this.#take(this.#log.add({ time, event }))
+      } catch (error) {
+        // Steps are a record for people; what is late in it is no reason to lose a trial.
+        if (!wait.signal.aborted && !(error instanceof RemoteError)) throw error
+      }
     }
     this.#take(this.#log.end())
     await this.#writing

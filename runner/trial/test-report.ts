@@ -9,7 +9,7 @@ import { parseJunit } from './report-junit.ts'
 import { parseTap } from './report-tap.ts'
 import { ReportError, type ReportedOutcome, type ReportedTest } from './reported.ts'
 
-export const maxReportBytes = 64 * 1024 * 1024
+export const maxReportBytes = 8 * 1024 * 1024
 export const maxReportedTests = 200_000
 
 const parsers: Readonly<

@@ -44,7 +44,7 @@ cat >>"$scratch/git/config" <<'END'
 	excludesFile = /dev/null
 	hooksPath = /dev/null
 	fsync = none
-	bigFileThreshold = 512m
+	bigFileThreshold = 1m
 [pack]
 	compression = 1
 [gc]
