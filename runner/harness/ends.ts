@@ -81,7 +81,12 @@ function endOfSandbox({ taskGone, oom, mayEndSandbox }: EndFacts): End | null {
     }
   if (taskGone && mayEndSandbox === true)
     return {
-      ...end('crash', 'agent', 'sandbox_ended', 'the agent ended its own sandbox; nothing is left to grade'),
+      ...end(
+        'crash',
+        'agent',
+        'sandbox_ended',
+        'the agent ended its own sandbox; nothing is left to grade',
+      ),
       gradable: false,
     }
   if (taskGone)

@@ -10,6 +10,8 @@ export interface Canary {
   readonly test: string
   /** Where it was put, relative to the tests' directory. */
   readonly file: string
+  /** It stands among the task's own tests of that file, and is absent where the file can't be imported. */
+  readonly shared: boolean
 }
 
 /** A number from 0 up to and without `limit`. */

@@ -181,17 +181,50 @@ function plant(
     appendTo(files, first, early)
     appendTo(files, last, late)
     return [
-      { test: early.test, file: first },
-      { test: late.test, file: last },
+      { test: early.test, file: first, shared: true },
+      { test: late.test, file: last, shared: true },
     ]
   }
   const fallback = kindOf(suite) === 'directory' ? suite : '.'
   const top = directories[0] ?? fallback
   const bottom = directories.at(-1) ?? fallback
+  const among = amongOwnTests(files, [top, bottom], [early.test, late.test], random)
   return [
     addCanary(files, top, 'early', early, random),
     addCanary(files, bottom, 'late', late, random),
+    ...among,
   ]
+}
+
+const sharedCanaries = 3
+const ownTests = /(?:^|\/)(?:test_[^/]*|[^/]*_test)\.py$/
+
+/**
+ * Canaries in files of the task's own: a reporter that clears whole files of failures clears these too, and one that
+ * leaves files of a single test alone doesn't know them.
+ */
+function amongOwnTests(
+  files: Map<string, HostFile>,
+  directories: readonly string[],
+  taken: readonly string[],
+  random: Random,
+): Canary[] {
+  const candidates = [...files.keys()].filter(
+    (path) =>
+      ownTests.test(path) &&
+      directories.some((directory) => directory === '.' || path.startsWith(`${directory}/`)),
+  )
+  const names = new Set(taken)
+  const planted: Canary[] = []
+  while (planted.length < sharedCanaries && candidates.length > 0) {
+    const [file = ''] = candidates.splice(random(candidates.length), 1)
+    let canary = makeCanary(random)
+    while (names.has(canary.test)) canary = makeCanary(random)
+    names.add(canary.test)
+    appendTo(files, file, canary)
+    planted.push({ test: canary.test, file, shared: true })
+  }
+  return planted
 }
 
 type Made = ReturnType<typeof makeCanary>
@@ -212,7 +245,7 @@ function addCanary(
   const file = `${prefix}${canaryFileName(side, siblings, random)}`
   const imports = canary.imports === '' ? '' : `${canary.imports}\n\n`
   addFile(files, file, `${imports}${canary.source}`)
-  return { test: canary.test, file }
+  return { test: canary.test, file, shared: false }
 }
 
 function appendTo(files: Map<string, HostFile>, path: string, canary: Made): void {

@@ -125,13 +125,7 @@ function judge(evidence: SuiteEvidence): Judged {
   const disagreement = exitDisagreement(evidence, reported)
   if (disagreement?.code === 'verifier_broken')
     return withoutReport(evidence, 'verifier_broken', disagreement.message)
-  const forged = canaries.filter(
-    (canary) =>
-      !reported.some(
-        (test) =>
-          test.id.endsWith(canary.test) && (test.outcome === 'failed' || test.outcome === 'error'),
-      ),
-  )
+  const forged = canaries.filter((canary) => !told(canary, reported))
   if (forged.length > 0)
     return withoutReport(
       evidence,
@@ -142,6 +136,20 @@ function judge(evidence: SuiteEvidence): Judged {
   return counted(
     evidence,
     reported.filter((test) => !isCanary(test)),
+  )
+}
+
+/** As it must be: failed, or absent with the whole file that it stands in, of which nothing passed then. */
+function told(canary: Canary, reported: readonly ReportedTest[]): boolean {
+  const broken = ({ outcome }: ReportedTest): boolean => outcome === 'failed' || outcome === 'error'
+  const own = reported.filter((test) => test.id.endsWith(canary.test))
+  if (own.length > 0) return own.some(broken)
+  if (!canary.shared) return false
+  const module = canary.file.replace(/^.*\//, '').replace(/\.py$/, '')
+  const ofModule = ({ id }: ReportedTest): boolean => id.split(/[.:]+/).includes(module)
+  return (
+    reported.some((test) => ofModule(test) && broken(test) && test.id.endsWith(module)) &&
+    !reported.some((test) => ofModule(test) && test.outcome === 'passed')
   )
 }
 

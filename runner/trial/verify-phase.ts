@@ -4,7 +4,9 @@
  */
 import { createHash } from 'node:crypto'
 import type { LeaseRequestInput } from '../../daemon/protocol/lease.ts'
+import { RunnerError } from '../errors.ts'
 import type { Suite, SuiteName } from '../task/task.ts'
+import { readTree, treeDigest } from '../task/tree.ts'
 import { applyPatch } from './apply.ts'
 import { collectArtifacts, placeArtifacts, type Artifact } from './artifacts.ts'
 import { collectPatch, type AgentFailure, type Collected } from './collect.ts'
@@ -127,6 +129,13 @@ async function verifySuite(
   owned: AsyncDisposableStack,
 ): Promise<SuiteEvidence | { failure: AgentFailure }> {
   const { client, task, signal, evidence } = context
+  const now = treeDigest(await readTree(task.testsDir))
+  if (now !== task.testsDigest)
+    throw new RunnerError(
+      'plan_changed',
+      'operator',
+      `${task.testsDir} was edited while the job runs; put the planned tests back, or start a new job`,
+    )
   const prepared = await prepareSuite({ testsDir: task.testsDir, suite })
   const bundle = await client.putBundle(prepared.bundleTar, { signal })
   owned.defer(() => client.removeBundle(bundle).catch(() => {}))

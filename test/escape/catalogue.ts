@@ -161,13 +161,13 @@ export const otherRows: readonly OtherRow[] = [
     row: 73,
     what: '2,000 tunnels, 500 slow requests, 10 GB, beside a neighbour',
     how: 'bench',
-    result: "the neighbour's p99 stays under three times its quiet value (benchmarks)",
+    result: 'what a neighbour feels of it: figures in benchmarks.md',
   },
   {
     row: 75,
     what: 'the log of a sandbox reaches its limit',
     how: 'test',
-    result: 'the sandbox is closed, with the reason',
+    result: 'the sandbox is closed',
   },
   {
     row: 76,
@@ -186,6 +186,6 @@ export const otherRows: readonly OtherRow[] = [
     row: 83,
     what: 'a lease with host network, privileges, host pids, devices, the engine socket',
     how: 'test',
-    result: 'no such field: refused before anything starts',
+    result: 'refused before anything starts',
   },
 ]

@@ -22,7 +22,15 @@ export class ImageEngine {
 
   add(tag: string, labels: Readonly<Record<string, string>> = {}): ImageInfo {
     const id = `sha256:${randomBytes(32).toString('hex')}`
-    const facts = { sizeBytes: 1, repoDigests: [], repoTags: [tag], env: [], user: '', workdir: '' }
+    const facts = {
+      sizeBytes: 1,
+      repoDigests: [],
+      repoTags: [tag],
+      env: [],
+      user: '',
+      volumes: [],
+      workdir: '',
+    }
     const image: ImageInfo = { id, ...facts, labels }
     this.images.set(tag, image)
     return image

@@ -8,8 +8,8 @@ import type { SuiteFault } from '../../../runner/trial/suite-run.ts'
 import { decideVerdict, type SuiteEvidence } from '../../../runner/trial/verdict.ts'
 
 const canaries = [
-  { test: 'test_early_canary', file: 'functional/test_a.py' },
-  { test: 'test_late_canary', file: 'functional/test_z.py' },
+  { test: 'test_early_canary', file: 'functional/test_a.py', shared: false },
+  { test: 'test_late_canary', file: 'functional/test_z.py', shared: false },
 ]
 const honest = { 'f.a::test_early_canary': 'failed', 'f.z::test_late_canary': 'failed' } as const
 
