@@ -78,7 +78,7 @@ t.test(
       workdir: '/workspace/sglang',
       stdin: false,
       merged: true,
-      outputLimitBytes: 16 * 1024 * 1024,
+      outputLimitBytes: 1024 * 1024,
       onDisconnect: 'kill',
     })
     t.notOk(Buffer.concat(end.gateway.received).includes(key), 'the model key stays behind')

@@ -232,7 +232,7 @@ void t.test(
     )
     t.match(JSON.parse(record), {
       state: 'closed',
-      reason: /audit log failed: .* limit of 100000 bytes/,
+      reason: /has reached its limit of 100000 bytes/,
     })
     const told = events(await cli(full, '--json', '--canaries'))
     t.strictSame(
