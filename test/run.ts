@@ -10,12 +10,15 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DockerEngine } from '../daemon/engine/docker.ts'
 import { buildImages, imageNames } from '../images/build.ts'
-import { engineAnswers, engineSocketIn, startPrivateEngine } from '../runner/host/private-engine.ts'
-import { stopProcess } from '../runner/host/process-record.ts'
+import {
+  engineAnswers,
+  engineSocketIn,
+  startPrivateEngine,
+  stopPrivateEngine,
+} from '../runner/host/private-engine.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const stateDir = path.join(root, '.closedbook')
-const engineGraceMs = 20_000
 
 interface Outcome {
   passed: number
@@ -50,7 +53,7 @@ async function engine(): Promise<{ socket: string; stop: () => Promise<void> }> 
   if (await engineAnswers(socket)) return { socket, stop: async () => {} }
   console.log('· starting a private container engine')
   const record = await startPrivateEngine(stateDir)
-  return { socket, stop: () => stopProcess(record, engineGraceMs) }
+  return { socket, stop: () => stopPrivateEngine(record, stateDir) }
 }
 
 async function images(socketPath: string): Promise<void> {

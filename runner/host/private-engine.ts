@@ -4,14 +4,15 @@
  * root when it is stopped.
  */
 import { spawn } from 'node:child_process'
-import { accessSync, constants, openSync } from 'node:fs'
+import { accessSync, constants, existsSync, openSync } from 'node:fs'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import http from 'node:http'
 import path from 'node:path'
 import { RunnerError } from '../errors.ts'
-import { recordOf, type ProcessRecord } from './process-record.ts'
+import { recordOf, stopProcess, type ProcessRecord } from './process-record.ts'
 
 const startLimitMs = 60_000
+const stopGraceMs = 20_000
 
 export const engineSocketIn = (stateDir: string): string =>
   path.join(stateDir, 'engine', 'docker.sock')
@@ -104,6 +105,18 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
     'infra',
     `the private engine did not answer within ${startLimitMs / 1000} s; see ${logFile}`,
   )
+}
+
+/** Ends it, and takes away the one mount that an engine leaves: its record of the host's network namespace. */
+export async function stopPrivateEngine(record: ProcessRecord, stateDir: string): Promise<void> {
+  await stopProcess(record, stopGraceMs)
+  const mount = path.join(stateDir, 'engine', 'exec', 'netns', 'default')
+  if (!existsSync(mount)) return
+  const child = spawn('umount', [mount], { stdio: 'ignore' })
+  await new Promise<void>((resolve) => {
+    child.once('error', () => resolve())
+    child.once('exit', () => resolve())
+  })
 }
 
 /** dockerd looks for containerd, runc and mount tools on its PATH, and a user's often lacks sbin. */

@@ -13,13 +13,17 @@ import { ensureTools } from '../../images/tools.ts'
 import type { RunnerConfig } from '../config.ts'
 import { RunnerError, type RunnerErrorCode } from '../errors.ts'
 import { makeDirectory, writeJsonAtomic } from '../json-file.ts'
-import { engineAnswers, engineSocketIn, startPrivateEngine } from './private-engine.ts'
+import {
+  engineAnswers,
+  engineSocketIn,
+  startPrivateEngine,
+  stopPrivateEngine,
+} from './private-engine.ts'
 import { isAlive, processRecordSchema, recordOf, stopProcess } from './process-record.ts'
 
 const daemonMain = fileURLToPath(new URL('../../daemon/main.ts', import.meta.url))
 const daemonStartMs = 30_000
 const daemonGraceMs = 60_000
-const engineGraceMs = 20_000
 
 const startedSchema = z.strictObject({
   engine: processRecordSchema.nullable(),
@@ -139,7 +143,7 @@ export async function down(config: RunnerConfig): Promise<{ daemon: boolean; eng
     stopped.daemon = true
   }
   if (started.engine !== null && (await isAlive(started.engine))) {
-    await stopProcess(started.engine, engineGraceMs)
+    await stopPrivateEngine(started.engine, config.stateDir)
     stopped.engine = true
   }
   await rm(recordFile(config), { force: true })
