@@ -260,7 +260,9 @@ t.test('an abort ends the wait with the caller’s own reason', async (t) => {
 
 t.test('freezing ends a fork storm and leaves PID 1 and its network', async (t) => {
   await using box = await container({ resources: resourcesSchema.parse({ pids: 200 }) })
-  const storm = box.run(['sh', '-c', 'f() { f | f & f; }; f'], {
+  // The storm itself may blow over at its limit; the sleepers don't.
+  const sleepers = 'for i in $(seq 20); do sleep 1000 & done'
+  const storm = box.run(['sh', '-c', `${sleepers}; f() { f | f & f; }; f`], {
     start: { outputLimitBytes: 1000 },
   })
   await until('the storm is at its limit', () => box.cgroup.stats().pidsLimitHits > 50)
