@@ -316,9 +316,9 @@ t.test('the same works on cgroup v2', async (t) => {
   t.equal(await cgroup.freeze(), true)
   t.match(await readFile(join(group, 'cgroup.events'), 'utf8'), /frozen 1/)
   t.equal(await cgroup.thaw(), true)
-  const report = await cgroup.killAllBut(pid, { deadlineMs: 500 })
+  const report = await cgroup.killAllBut(pid, { deadlineMs: 1 })
   t.ok(report.killed >= 2)
-  t.equal(report.empty, false, 'a first process that starts new ones at once is never alone')
+  t.equal(report.empty, false, 'what could not be seen empty twice in time is not said to be')
   t.ok(isLive(pid))
 })
 
