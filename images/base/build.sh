@@ -20,7 +20,6 @@ debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${mirror:+"
 }
 
 cd "$root"
-printf 'deb http://deb.debian.org/debian %s main\n' "$suite" > etc/apt/sources.list
 printf '[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n' > etc/gitconfig
 rm -f etc/hostname etc/resolv.conf etc/mtab
 : > etc/machine-id

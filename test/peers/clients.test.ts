@@ -38,12 +38,17 @@ const rows: readonly (readonly [
   /** Each at least once, and no other. */
   events: readonly string[],
 ])[] = [
-  [['pip', 'download', '--retries', '0', 'six'], {}, /No matching distribution/, [dns('pypi.org')]],
   [
-    ['pip', 'download', '--retries', '0', 'six'],
+    ['pip', 'download', '--retries', '0', '--index-url', 'https://index.example/simple', 'six'],
+    {},
+    /No matching distribution/,
+    [dns('index.example')],
+  ],
+  [
+    ['pip', 'download', '--retries', '0', '--index-url', 'https://index.example/simple', 'six'],
     proxy,
     /403 Forbidden|No matching/,
-    [connect('pypi.org')],
+    [connect('index.example')],
   ],
   [['git', 'clone', 'https://git.example/a'], {}, /not resolve host/, [dns('git.example')]],
   [['git', 'clone', 'https://git.example/a'], proxy, /response 403/, [connect('git.example')]],
