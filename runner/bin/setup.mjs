@@ -72,10 +72,11 @@ function installSystemPackages(say) {
     throw new Error(
       `please install what Debian calls ${names.join(' ')}; this system has no apt-get`,
     )
+  // with what docker.io recommends: where nothing has mounted the cgroups yet, cgroupfs-mount does
   say(`system packages: ${names.join(' ')}`)
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   run('apt-get', ['update', '-qq'], { env })
-  run('apt-get', ['install', '-y', '-qq', '--no-install-recommends', ...names], { env })
+  run('apt-get', ['install', '-y', '-qq', ...names], { env })
 }
 
 /** Returns the path of Node 24. `say(what)` is called before each installation. */

@@ -57,6 +57,7 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
       'operator',
       'no container engine answers, and only root can start one; run this as root, or start Docker',
     )
+  await mountCgroups()
   const directory = path.join(stateDir, 'engine')
   await mkdir(directory, { recursive: true, mode: 0o711 })
   const pidFile = path.join(directory, 'pid')
@@ -105,6 +106,19 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
     'infra',
     `the private engine did not answer within ${startLimitMs / 1000} s; see ${logFile}`,
   )
+}
+
+/** Where neither an init system nor anybody else has mounted them, Debian's cgroupfs-mount does. */
+async function mountCgroups(): Promise<void> {
+  const mounts = await readFile('/proc/mounts', 'utf8')
+  if (/^\S+ \/sys\/fs\/cgroup\S* cgroup2? /m.test(mounts)) return
+  const program = findProgram('cgroupfs-mount')
+  if (program === null) return
+  const child = spawn(program, { stdio: 'ignore' })
+  await new Promise<void>((resolve) => {
+    child.once('error', () => resolve())
+    child.once('exit', () => resolve())
+  })
 }
 
 /** Ends it, and takes away the one mount that an engine leaves: its record of the host's network namespace. */
