@@ -18,6 +18,7 @@ const systemPackages = [
   ['nsenter', 'util-linux'],
   ['debootstrap', 'debootstrap'],
   ['catatonit', 'catatonit'],
+  ['busybox', 'busybox-static'],
 ]
 
 /** The full path of a program, or undefined. sbin is searched too: a user's PATH often lacks it. */
