@@ -27,7 +27,7 @@ import { addHostRoutes } from './server/host-routes.ts'
 import { addLeaseRoutes } from './server/lease-routes.ts'
 import { Router } from './server/router.ts'
 import { findTools } from './tools.ts'
-import { version } from './version.ts'
+import { packageVersion } from './protocol/version.ts'
 
 const unusedBundleMs = 6 * 3_600_000
 
@@ -117,7 +117,7 @@ export class Daemon implements AsyncDisposable {
       facts: () => hostFacts(engineInfo, instance, gpus),
       health: () => ({
         status: 'ok',
-        version,
+        version: packageVersion,
         pid: process.pid,
         engine: engineInfo.version,
         engineSocket: engineSocketOf(config),
@@ -128,7 +128,7 @@ export class Daemon implements AsyncDisposable {
     })
     await listen(server, socket)
     undo.defer(() => rm(socket, { force: true }))
-    log.info({ socket, engine: engineInfo.version, version }, 'daemon.ready')
+    log.info({ socket, engine: engineInfo.version, version: packageVersion }, 'daemon.ready')
     return new Daemon(socket, ended.promise, undo.move())
   }
 
@@ -272,7 +272,7 @@ function hostFacts(info: EngineInfo, instance: string, gpus: GpuPool): HostFacts
     cpus: info.cpus,
     memoryBytes: info.memoryBytes,
     cgroupVersion: info.cgroupVersion,
-    closedbookVersion: version,
+    closedbookVersion: packageVersion,
     instance,
     gpus: gpus.report().gpus.map(({ uuid, name, memoryBytes }) => ({ uuid, name, memoryBytes })),
   }

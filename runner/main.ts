@@ -19,7 +19,7 @@ import { addRun } from './commands/run.ts'
 import { addSelftest } from './commands/selftest.ts'
 import { addUp } from './commands/up.ts'
 import { exitCode, exitCodeMeanings, exitCodeOf } from './exit-codes.ts'
-import { packageVersion } from './version.ts'
+import { packageVersion } from '../daemon/protocol/version.ts'
 
 function build(): Command {
   const program = new Command('closedbook')

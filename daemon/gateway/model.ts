@@ -10,6 +10,7 @@
  * shut gateway are 401, and a request that policy refuses, which would be refused again, is 404. Paths that no client
  * of this API uses are 403. Provider faults keep the provider's status, since those are worth asking again.
  */
+import { refuseMalformed } from './malformed.ts'
 import http from 'node:http'
 import type net from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -196,17 +197,8 @@ export class ModelGateway implements AsyncDisposable {
     )
   }
 
-  readonly #malformed = (error: Error, socket: Duplex): void => {
-    const reset = 'code' in error && error.code === 'ECONNRESET'
-    if (reset || !socket.writable) {
-      socket.destroy()
-      return
-    }
-    this.#auditLost('bad_request', error.message)
-    socket.end(
-      'HTTP/1.1 400 Bad Request\r\nX-Closedbook-Reason: bad_request\r\nConnection: close\r\n\r\n',
-    )
-  }
+  readonly #malformed = (error: Error, socket: Duplex): void =>
+    refuseMalformed(error, socket, (detail) => this.#auditLost('bad_request', detail))
 
   /** Of what is refused in any case, so that a broken audit changes nothing; its owner closes the lease for that. */
   #auditLost(reason: Reason, detail: string): void {

@@ -19,7 +19,7 @@ import { atifFromSteps, atifFromTrajectory, type Atif } from '../harness/atif.ts
 import { readTrajectory, type TrajectoryRead } from '../harness/trajectory.ts'
 import type { Step } from '../step-log.ts'
 import type { Reported } from '../result.ts'
-import { packageVersion } from '../version.ts'
+import { packageVersion } from '../../daemon/protocol/version.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'

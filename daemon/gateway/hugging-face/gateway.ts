@@ -7,6 +7,7 @@
  * Refusals are 403, which clients of the Hub don't repeat, with the reason in words. What passes for a moment is 429 with
  * a short Retry-After where a client repeats that (files), never 503, which it takes for the end.
  */
+import { refuseMalformed } from '../malformed.ts'
 import http from 'node:http'
 import type net from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -121,17 +122,8 @@ export class HuggingFaceGateway implements AsyncDisposable {
     this.#http.emit('connection', socket)
   }
 
-  readonly #malformed = (error: Error, socket: Duplex): void => {
-    const reset = 'code' in error && error.code === 'ECONNRESET'
-    if (reset || !socket.writable) {
-      socket.destroy()
-      return
-    }
-    this.#auditLost('bad_request', error.message)
-    socket.end(
-      'HTTP/1.1 400 Bad Request\r\nX-Closedbook-Reason: bad_request\r\nConnection: close\r\n\r\n',
-    )
-  }
+  readonly #malformed = (error: Error, socket: Duplex): void =>
+    refuseMalformed(error, socket, (detail) => this.#auditLost('bad_request', detail))
 
   /** Of what is refused in any case, so that a broken audit changes nothing; its owner closes the lease for that. */
   #auditLost(reason: Reason, detail: string): void {

@@ -6,7 +6,7 @@
 import type { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
 import { z } from 'zod'
-import { version } from '../../version.ts'
+import { packageVersion } from '../../protocol/version.ts'
 import type { Source } from '../artifact-cache/source.ts'
 import { HubError } from './hub-error.ts'
 import { judgeRedirect, type RedirectRules } from './redirect.ts'
@@ -204,7 +204,7 @@ export class Hub implements AsyncDisposable {
         dispatcher: this.#agent,
         signal: AbortSignal.any([signal, this.#stop.signal]),
         headers: {
-          'user-agent': `closedbook/${version}`,
+          'user-agent': `closedbook/${packageVersion}`,
           'accept-encoding': 'identity',
           ...headers,
           ...(own && this.#token !== undefined ? { authorization: `Bearer ${this.#token}` } : {}),
