@@ -3,7 +3,6 @@
  * opened and gives it back in reverse order, whatever went wrong; its state moves only along the table in state.ts,
  * and every move is in the journal before what it announces is done.
  */
-import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import type { AuditEvent } from '../../policy/audit-event.ts'
@@ -29,6 +28,7 @@ import type { LeaseParts } from './lease-parts.ts'
 import { ExecRecorder } from './exec-recorder.ts'
 import { ProofRun } from './proof-run.ts'
 import { noUsage } from './no-usage.ts'
+import { orGone } from './sandbox-end.ts'
 import { move, requireState } from './state.ts'
 
 const closeDeadlineMs = 30_000
@@ -252,6 +252,10 @@ export class Lease {
   async prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
     this.#require(['proving', 'ready', 'frozen'], 'prove')
     if (this.request.network === 'offline') return { canaries: [], ok: true }
+    return this.#orGone(() => this.#prove(phase))
+  }
+
+  async #prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
     const { audit, network, auditWatchers } = this.parts
     if (network === null) throw new Error('a sealed lease without a network')
     const list = canaries({
@@ -284,7 +288,7 @@ export class Lease {
   async freeze(): Promise<FreezeReport> {
     if (this.#frozen !== null) return this.#frozen
     this.#require(['ready'], 'freeze')
-    this.#freezing ??= this.#freeze().finally(() => (this.#freezing = null))
+    this.#freezing ??= this.#orGone(() => this.#freeze()).finally(() => (this.#freezing = null))
     return this.#freezing
   }
 
@@ -416,7 +420,7 @@ export class Lease {
       failure = new LeaseError(
         'close_incomplete',
         'infra',
-        `lease ${this.id} is closed, but not all of it could be given back (${messageOf(error)}); the daemon tries again every minute`,
+        `lease ${this.id} is closed, but not all of it could be given back (${String(error)}); the daemon tries again every minute`,
         { cause: error },
       )
     }
@@ -433,21 +437,19 @@ export class Lease {
 
   /** Brings the census up to date; throws `container_gone` where the sandbox has ended, and the census with it. */
   async #count(): Promise<void> {
-    try {
-      await this.parts.network?.count()
-    } catch (error) {
-      const { status, oomKilled } = await this.#deps.engine.inspectContainer(
-        this.#container('count in'),
-      )
-      // The engine may not have noticed yet.
-      if (status === 'running' && existsSync(`/proc/${this.parts.pid}/ns/net`)) throw error
-      throw new EngineError(
-        'container_gone',
-        'infra',
-        `the sandbox of lease ${this.id} has ended by itself${oomKilled ? ', out of memory' : ''}`,
-        { cause: error },
-      )
-    }
+    await this.#orGone(async () => this.parts.network?.count())
+  }
+
+  async #orGone<T>(work: () => Promise<T>): Promise<T> {
+    return orGone(
+      () => ({
+        lease: this.id,
+        container: this.#container('look at'),
+        pid: this.parts.pid,
+        engine: this.#deps.engine,
+      }),
+      work,
+    )
   }
 
   async #countSoon(): Promise<void> {
@@ -462,6 +464,3 @@ export class Lease {
 }
 
 const inSeconds = (seconds: number): string => new Date(Date.now() + seconds * 1000).toISOString()
-
-const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error)
