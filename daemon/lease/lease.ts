@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { policyHash } from '../../policy/hash.ts'
-import type { PathStat } from '../engine/engine.ts'
+import type { FileChange, PathStat } from '../engine/engine.ts'
 import { type ClosedbookError, EngineError, LeaseError } from '../errors.ts'
 import { serveExec } from '../exec/serve-exec.ts'
 import { canaries, judge, type ProofOptions } from '../network/proof.ts'
@@ -160,7 +160,7 @@ export class Lease {
   }
 
   async renew(): Promise<void> {
-    requireState(this.id, this.#state, ['ready', 'frozen'], 'renew')
+    this.#require(['ready', 'frozen'], 'renew')
     this.#expiresAt = inSeconds(this.request.ttlSeconds)
     await this.#deps.journal.write(this.record())
   }
@@ -169,7 +169,7 @@ export class Lease {
   async waitUntilReady(signal: AbortSignal): Promise<void> {
     while (this.#state !== 'ready') {
       if (!['admitted', 'creating', 'sealing', 'proving'].includes(this.#state))
-        requireState(this.id, this.#state, ['ready'], 'wait for')
+        this.#require(['ready'], 'wait for')
       await new Promise<void>((resolve, reject) => {
         this.#waiting.add(resolve)
         signal.addEventListener('abort', () => reject(signal.reason), { once: true })
@@ -361,12 +361,16 @@ export class Lease {
     return this.#deps.engine.readArchive(this.#container('read'), path, options)
   }
 
+  async changes(options: { signal?: AbortSignal }): Promise<readonly FileChange[]> {
+    return this.#deps.engine.changes(this.#container('look at'), options)
+  }
+
   async writeArchive(
     path: string,
     tar: Readable,
     options: { signal?: AbortSignal },
   ): Promise<void> {
-    requireState(this.id, this.#state, ['ready'], 'write to')
+    this.#require(['ready'], 'write to')
     if (this.request.trial !== undefined) this.#assisted = true
     await this.#deps.engine.writeArchive(this.#container('write to'), path, tar, options)
   }
@@ -440,16 +444,17 @@ export class Lease {
     await this.#orGone(async () => this.parts.network?.count())
   }
 
+  /** What ends a lease by itself is what all under way in it is told, whatever they broke on. */
   async #orGone<T>(work: () => Promise<T>): Promise<T> {
-    return orGone(
-      () => ({
-        lease: this.id,
-        container: this.#container('look at'),
-        pid: this.parts.pid,
-        engine: this.#deps.engine,
-      }),
-      work,
-    )
+    const sandbox = () => ({
+      lease: this.id,
+      container: this.#container('look at'),
+      pid: this.parts.pid,
+      engine: this.#deps.engine,
+    })
+    return orGone(sandbox, work).catch((error: unknown) => {
+      throw this.#fatal ?? error
+    })
   }
 
   async #countSoon(): Promise<void> {

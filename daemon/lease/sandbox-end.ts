@@ -22,7 +22,7 @@ export async function orGone<T>(sandbox: () => Sandbox, work: () => Promise<T>):
   try {
     return await work()
   } catch (error) {
-    if (error instanceof LeaseError || error instanceof EngineError) throw error
+    if (saysWhatItIs(error)) throw error
     const end = await endOf(sandbox())
     if (end === null) throw error
     throw new EngineError(
@@ -33,6 +33,10 @@ export async function orGone<T>(sandbox: () => Sandbox, work: () => Promise<T>):
     )
   }
 }
+
+/** A command that failed in the namespace (`seal_failed`) may have failed because there is none any more. */
+const saysWhatItIs = (error: unknown): boolean =>
+  error instanceof EngineError || (error instanceof LeaseError && error.code !== 'seal_failed')
 
 /** Null when the sandbox lives. A dying one is waited for: engine and kernel don't notice at the same time. */
 async function endOf({ engine, container, pid }: Sandbox): Promise<{ oomKilled: boolean } | null> {

@@ -34,6 +34,8 @@ export interface CensusReading {
   readonly entries: readonly CensusEntry[]
   /** Counted beyond what the sets can name. */
   readonly more: Readonly<Record<SetName, number>>
+  /** Datagrams to port 53, those among them that overran the listener's socket included. */
+  readonly dnsQueries: number
 }
 
 interface NftElement {
@@ -68,7 +70,9 @@ export function parseCensus(text: string): CensusReading {
   const objects = (JSON.parse(text) as { nftables?: NftObject[] }).nftables ?? []
   const entries: CensusEntry[] = []
   const more: Record<SetName, number> = { ...none }
+  let dnsQueries = 0
   for (const object of objects) {
+    if (object.counter?.name === 'dns_queries') dnsQueries = object.counter.packets ?? 0
     const counted = setNames.find((name) => object.counter?.name === `${name}_more`)
     if (counted !== undefined) more[counted] = object.counter?.packets ?? 0
     const set = setNames.find((name) => object.set?.name === name)
@@ -86,7 +90,7 @@ export function parseCensus(text: string): CensusReading {
       })
     }
   }
-  return { entries, more }
+  return { entries, more, dnsQueries }
 }
 
 const protocolOf = (set: SetName): 'tcp' | 'udp' | 'other' =>
@@ -99,15 +103,18 @@ const reasonOf: Readonly<Record<Protocol, Reason>> = {
   other: 'direct_other',
 }
 const moreDetail = 'more addresses than the census keeps by name'
+const overrunDetail = 'queries that came faster than they could be read'
 const unansweredDetail = 'no daemon was there to answer'
 
 /** Remembers what has been reported, so that each reading yields only what is new. */
 export class Census {
   readonly #reported = new Map<string, number>()
   readonly #more: Record<SetName, number> = { ...none }
+  #overrun = 0
 
   /** Takes in a census event that the audit log of an adopted lease already holds. */
   restore({ protocol, address, port, count, detail }: AuditEvent): void {
+    if (protocol === 'dns') return
     if (address !== null) {
       const key = keyOf({ protocol, address, port })
       this.#reported.set(key, (this.#reported.get(key) ?? 0) + count)
@@ -117,6 +124,16 @@ export class Census {
     if (protocol === 'tcp') this.#more[unanswered ? 'tcp_unanswered' : 'tcp_attempts'] += count
     else if (protocol === 'udp') this.#more[unanswered ? 'udp_unanswered' : 'udp_attempts'] += count
     else this.#more.other_attempts += count
+  }
+
+  /** Queries of a flood that the listener's socket had no room for; `seen` is what it has read. */
+  overrun({ dnsQueries }: CensusReading, seen: number): AuditRecord[] {
+    const count = dnsQueries - seen - this.#overrun
+    if (count <= 0) return []
+    this.#overrun += count
+    const reason = 'dns_query'
+    const target = { protocol: 'dns', host: null, address: null, port: ports.dns } as const
+    return [{ kind: 'census', action: 'deny', ...target, reason, count, detail: overrunDetail }]
   }
 
   /** Audit records for what is new in a reading. */

@@ -5,12 +5,15 @@
  */
 import type dgram from 'node:dgram'
 import type net from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { AuditEvent, AuditRecord } from '../../policy/audit-event.ts'
 import { LeaseError } from '../errors.ts'
-import { Census, readCensus } from './census.ts'
+import { Census, readCensus, type CensusReading } from './census.ts'
 import { listenInNamespace, runInNamespace, type ListenerSpec } from './namespace.ts'
-import { ports, routeArguments, rules } from './rules.ts'
+import { flowTimeouts, ports, routeArguments, rules } from './rules.ts'
 
+/** A datagram that has not been read by then was not kept. */
+const drainMs = 20
 const loopback = '127.0.0.1'
 const everywhere = '0.0.0.0'
 
@@ -55,6 +58,9 @@ export class SealedNetwork implements AsyncDisposable {
   readonly #onCensus: (record: AuditRecord) => void
   #reading: Promise<void> | null = null
   #again = false
+  /** DNS datagrams read, and those that the kernel had counted before this process listened. */
+  #dnsSeen = 0
+  #dnsBefore: number | null
   #closed = false
 
   private constructor(options: SealOptions, listeners: SealedListeners) {
@@ -62,6 +68,8 @@ export class SealedNetwork implements AsyncDisposable {
     this.listeners = listeners
     this.#onCensus = options.onCensus
     for (const event of options.adopted ?? []) this.#census.restore(event)
+    this.#dnsBefore = options.adopted === undefined ? 0 : null
+    listeners.dnsUdp.on('message', () => (this.#dnsSeen += 1))
     // The port was rewritten on the way here; only the census knows it, and how many more there were.
     listeners.tripwire.on('connection', () => void this.count().catch(() => {}))
   }
@@ -126,7 +134,18 @@ export class SealedNetwork implements AsyncDisposable {
       this.#again = false
       const reading = await readCensus(this.pid)
       for (const record of this.#census.delta(reading)) this.#onCensus(record)
+      for (const record of await this.#overrun(reading)) this.#onCensus(record)
     } while (this.#again && !this.#closed)
+  }
+
+  /** What is still in the socket's buffer has not been missed. */
+  async #overrun(reading: CensusReading): Promise<AuditRecord[]> {
+    this.#dnsBefore ??= reading.dnsQueries - this.#dnsSeen
+    const before = this.#dnsBefore
+    const missing = (): number => reading.dnsQueries - before - this.#dnsSeen
+    for (let seen = -1; missing() > 0 && seen !== this.#dnsSeen; await sleep(drainMs))
+      seen = this.#dnsSeen
+    return this.#census.overrun(reading, before + this.#dnsSeen)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -145,7 +164,11 @@ export class SealedNetwork implements AsyncDisposable {
 
 /** Both in one entry of the namespace; `ip` fails when the route is there already, and nothing is laid down twice. */
 async function layDown(pid: number, options: { signal?: AbortSignal }): Promise<void> {
-  await runInNamespace(pid, ['sh', '-c', `ip ${routeArguments.join(' ')} && exec nft -f -`], {
+  const brief = Object.entries(flowTimeouts)
+    .map(([name, seconds]) => `{ echo ${seconds} >/proc/sys/net/netfilter/${name}; } 2>/dev/null`)
+    .join('; ')
+  const script = `ip ${routeArguments.join(' ')} && nft -f - && { ${brief}; true; }`
+  await runInNamespace(pid, ['sh', '-c', script], {
     ...options,
     input: rules,
   })

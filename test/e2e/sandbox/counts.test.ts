@@ -1,5 +1,6 @@
 /** Counts of attempts are exact however many there are, and the audit, the summary and the command line agree. */
 import t from 'tap'
+import { runInNamespace } from '../../../daemon/network/namespace.ts'
 import type { AuditEvent } from '../../../policy/audit-event.ts'
 import { SandboxWorld } from './setup.ts'
 
@@ -58,7 +59,8 @@ async function told(lease: string): Promise<{ events: AuditEvent[]; attempts: nu
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as AuditEvent)
-  const isAttempt = ({ kind }: AuditEvent): boolean => kind === 'census' || kind === 'decision'
+  const isAttempt = ({ kind }: AuditEvent): boolean =>
+    ['census', 'decision', 'aggregate'].includes(kind)
   return {
     events,
     attempts: [
@@ -145,6 +147,35 @@ void t.test('more targets than the census names are still counted', async (t) =>
   t.ok(sum(unnamed, () => true) < 6000 - 4096 + 50)
   for (const event of unnamed)
     t.match(event, { kind: 'census', port: null, reason: 'direct_tcp', detail: /more addresses/ })
+})
+
+/** Each from a socket of its own that is closed at once: the most that a namespace's table of flows can be made to hold. */
+const datagrams = `
+import json, socket, sys
+sent = 0
+for name, total in (('loopback', 30000), ('names', 5000)):
+    for n in range(total):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        target = ('127.0.1.%d' % (n % 200), 1024 + n // 200) if name == 'loopback' else ('203.0.113.%d' % (n % 200), 53)
+        s.sendto(b'no query at all', target); s.close(); sent += 1
+print(json.dumps(sent))
+`
+
+void t.test('a flood of datagrams fills no table, and none of its queries is missed', async (t) => {
+  const lease = await world.lease({ resources: { cpus: 2 } })
+  t.equal(await world.python(lease, datagrams, []), 35_000)
+  const { events, attempts: counts } = await told(lease)
+  t.strictSame(
+    new Set(counts),
+    new Set([5000]),
+    'loopback is no attempt, and an error that answers an answer is none',
+  )
+  t.strictSame([...new Set(events.map(({ reason }) => reason))], ['dns_query'])
+  const flows = await runInNamespace(await world.pidOf(lease), [
+    'cat',
+    '/proc/sys/net/netfilter/nf_conntrack_count',
+  ])
+  t.ok(Number(flows) < 20_000, `${flows.trim()} flows are remembered`)
 })
 
 void t.test('what was tried and not yet read is in the audit of a closed lease', async (t) => {
