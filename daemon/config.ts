@@ -30,6 +30,57 @@ export const daemonConfigSchema = z.strictObject({
       'unix socket of the container engine; default: DOCKER_HOST, then the private engine of `closedbook up`, then /var/run/docker.sock',
     ),
   logLevel: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  server: z
+    .strictObject({
+      listen: z
+        .string()
+        .regex(/^(auto|none|(\[[0-9a-f:.]+\]|[a-z0-9.-]+):\d{1,5})$/i, 'auto, none or host:port')
+        .default('auto')
+        .describe(
+          'address of the HTTP listener for dashboard and remote commands, `host:port`; auto: 127.0.0.1:8480, or a free port where that is busy; none: the unix socket alone. Beyond loopback it needs `tls` and a token',
+        ),
+      names: z
+        .array(z.string().regex(/^[a-z0-9.[\]:-]+$/i, 'a host name without a port'))
+        .default([])
+        .describe('names that requests may call this host by, beside the address it listens on'),
+      origins: z
+        .array(
+          z.string().regex(/^https?:\/\/[a-z0-9.[\]:-]+$/i, 'scheme://host or scheme://host:port'),
+        )
+        .default([])
+        .describe('origins of the dashboard behind a proxy with another scheme, name or port'),
+      tls: z
+        .strictObject({
+          cert: absolutePath.describe('certificate chain, PEM; read again when it changes'),
+          key: absolutePath.describe('its private key, PEM'),
+        })
+        .optional(),
+      maxConnections: z.int().positive().default(512).describe('open connections at most'),
+      maxConnectionsPerAddress: z
+        .int()
+        .positive()
+        .default(128)
+        .describe('of these, from one address'),
+    })
+    .prefault({}),
+  board: z
+    .strictObject({
+      maxDocuments: z
+        .int()
+        .positive()
+        .default(20_000)
+        .describe('documents that runners publish for the dashboard; the oldest make room'),
+      maxDocumentBytes: z
+        .int()
+        .positive()
+        .default(8 * 1024 ** 2),
+      maxBytes: z
+        .int()
+        .positive()
+        .default(1024 ** 3)
+        .describe('of all of them together'),
+    })
+    .prefault({}),
   capacity: z
     .strictObject({
       cpuShare: z
@@ -81,6 +132,13 @@ export const daemonConfigSchema = z.strictObject({
         ),
     })
     .prefault({}),
+  retentionDays: z
+    .number()
+    .positive()
+    .optional()
+    .describe(
+      'audit, events and exchanges of a lease are dropped so many days after it closed; default: kept for ever',
+    ),
   gpu: z
     .strictObject({
       lend: z.boolean().default(true).describe('false: no GPU of this host is lent'),

@@ -22,6 +22,7 @@ import { Journal, writeDurably } from './lease/journal.ts'
 import { Leases } from './lease/leases.ts'
 import { createLogger, type Logger } from './logger.ts'
 import type { HostFacts } from './protocol/lease.ts'
+import { Retention } from './retention.ts'
 import { addAuditRoutes } from './server/audit-routes.ts'
 import { addHostRoutes } from './server/host-routes.ts'
 import { addLeaseRoutes } from './server/lease-routes.ts'
@@ -107,6 +108,14 @@ export class Daemon implements AsyncDisposable {
     const sweeping = setInterval(sweep, unusedBundleMs)
     sweeping.unref()
     undo.defer(() => clearInterval(sweeping))
+    undo.use(
+      new Retention({
+        days: config.retentionDays ?? null,
+        closed: journal.closedDirectory,
+        records: [directories.audit, directories.events, directories.exchanges],
+        log,
+      }),
+    )
     const ended = Promise.withResolvers<void>()
     addLeaseRoutes(router, { leases, directories })
     addAuditRoutes(router, { leases, journal, directory: directories.audit })

@@ -27,14 +27,16 @@ import {
   type Fields,
   type Refusal,
 } from './model-check.ts'
+import { canonicalJson } from './hash.ts'
 import { serviceTier } from './model-inline.ts'
 
 /** A decision with its reason in words; `rule` names the part of the request, e.g. `tools[0].type`. */
 export type ModelRequestDecision = Decision & { readonly message: string }
 
-/** The one model of a lease. */
+/** The one model of a lease, and the parameters that a request may repeat but not change. */
 export interface ModelSpec {
   readonly model: string
+  readonly parameters?: Readonly<Record<string, unknown>>
 }
 
 export const refuse = ({ reason, rule, message }: Refusal): ModelRequestDecision => ({
@@ -137,6 +139,15 @@ export function decideFields(
       rule: 'model',
       message: `only the model ${JSON.stringify(spec.model)} may be asked`,
     })
+  for (const [key, pinned] of Object.entries(spec.parameters ?? {}))
+    if (request[key] != null && canonicalJson(request[key]) !== canonicalJson(pinned))
+      return refuse(
+        no(
+          'body_field_denied',
+          key.slice(0, 100),
+          `is pinned to ${canonicalJson(pinned).slice(0, 100)}`,
+        ),
+      )
   for (const key of required)
     if (request[key] === undefined || request[key] === null)
       return refuse(no('body_invalid', key, 'is missing'))

@@ -34,6 +34,9 @@ const bodyTimeoutMs = 60_000
 
 export interface CallsOptions {
   readonly model: string
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** An upstream that has said nothing for so long when the gateway shuts hangs: the time was not the agent's. */
+  readonly patienceMs: number
   readonly upstream: Upstream
   readonly meter: Meter
   readonly log: ExchangeLog | null
@@ -114,7 +117,8 @@ export class Calls {
     if (isObject(body))
       visit.detail += ` model=${JSON.stringify(body['model'] ?? null).slice(0, 120)}`
     const { api, request } = visit
-    const decision = api.decide({ model: this.#options.model }, body, request.headers)
+    const { model, parameters } = this.#options
+    const decision = api.decide({ model, parameters }, body, request.headers)
     if (decision.action === 'deny' || !isObject(body)) {
       this.#refuse(visit, 404, decision.reason, decision.message)
       return null
@@ -172,10 +176,14 @@ export class Calls {
     try {
       await this.#options.audit.flush()
       const from = performance.now()
-      outcome = await relay(start, ask, visit.reply, {
-        signal: this.#options.signal,
-        answeredBefore: this.#options.meter.calls > 0,
-      })
+      outcome = this.#orHung(
+        from,
+        visit.reply,
+        await relay(start, ask, visit.reply, {
+          signal: this.#options.signal,
+          answeredBefore: this.#options.meter.calls > 0,
+        }),
+      )
       tookMs = Math.round((performance.now() - from) * 10) / 10
       this.#record(n, ask, outcome, tookMs)
     } catch (error) {
@@ -196,6 +204,15 @@ export class Calls {
       bytesUp,
       bytesDown: visit.reply.bytes,
     })
+  }
+
+  #orHung(from: number, reply: Reply, outcome: Outcome): Outcome {
+    const { signal, patienceMs } = this.#options
+    if (!signal.aborted || outcome.tokens !== null || outcome.fault !== null) return outcome
+    const silentMs = performance.now() - Math.max(from, reply.lastEventAt)
+    if (silentMs < patienceMs) return outcome
+    const message = `the provider had said nothing for ${Math.round(silentMs / 1000)} s when the agent's time ended`
+    return { ...outcome, fault: { code: 'upstream_timeout', message, status: null } }
   }
 
   #record(n: number, ask: Ask, { response }: Outcome, latencyMs: number): void {

@@ -81,6 +81,8 @@ export class ModelGateway implements AsyncDisposable {
     this.#apis = modelApis.filter(({ kind }) => ['replay', kind].includes(spec.upstream.kind))
     this.#calls = new Calls({
       model: spec.model,
+      parameters: spec.parameters,
+      patienceMs: spec.upstreamTimeoutMs / 2,
       upstream,
       meter: this.#meter,
       log,

@@ -26,6 +26,7 @@ export class Reply {
   readonly #response: ServerResponse
   readonly #named: boolean
   #bytes = 0
+  #lastEventAt = 0
 
   /** `named`: events of its streams carry their type as a name too, and no [DONE] ends them. */
   constructor(response: ServerResponse, { named = false } = {}) {
@@ -36,6 +37,11 @@ export class Reply {
 
   get bytes(): number {
     return this.#bytes
+  }
+
+  /** By `performance.now()`; 0 when nothing of a stream has come. */
+  get lastEventAt(): number {
+    return this.#lastEventAt
   }
 
   get started(): boolean {
@@ -69,6 +75,7 @@ export class Reply {
   }
 
   event(payload: unknown, headers: Readonly<Record<string, string>>): void {
+    this.#lastEventAt = performance.now()
     if (!this.started)
       this.#response.writeHead(200, {
         ...headers,

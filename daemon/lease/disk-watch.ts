@@ -8,11 +8,19 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
+/** A file system has so many files at most, too, and all sandboxes share it. */
+const maxFiles = 1_000_000
+/** Looking takes no more of the host than one part in so many. */
+const restFactor = 10
+
 /** Bytes on disk under a directory, this file system only; null when it can't be read. */
-export async function diskUsage(directory: string | null): Promise<number | null> {
+export const diskUsage = (directory: string | null): Promise<number | null> =>
+  sumOf(directory, '--block-size=1')
+
+async function sumOf(directory: string | null, unit: string): Promise<number | null> {
   if (directory === null) return null
   try {
-    const { stdout } = await run('du', ['-sx', '--block-size=1', directory], { timeout: 60_000 })
+    const { stdout } = await run('du', ['-sx', unit, directory], { timeout: 60_000 })
     return Number(stdout.split('\t')[0])
   } catch (error) {
     // du exits 1 when a file vanishes under it, and has printed the sum all the same
@@ -26,31 +34,48 @@ export interface DiskWatchOptions {
   readonly limitBytes: number
   /** Looks only while this says so: a sandbox in which nothing runs writes nothing. */
   readonly active: () => boolean
-  readonly onLimit: (usedBytes: number) => void
+  /** `used` in words. */
+  readonly onLimit: (used: string) => void
   readonly intervalMs?: number
 }
 
 export class DiskWatch implements Disposable {
-  readonly #timer: NodeJS.Timeout | null
-  #looking = false
+  #timer: NodeJS.Timeout | null = null
+  #closed = false
   hit = false
 
   constructor(directory: string | null, options: DiskWatchOptions) {
     const { limitBytes, active, onLimit, intervalMs = 2000 } = options
+    if (directory === null) return
     const look = async (): Promise<void> => {
-      if (this.#looking || !active()) return
-      this.#looking = true
+      if (!active()) return
       const used = await diskUsage(directory)
-      this.#looking = false
-      if (used === null || used <= limitBytes) return
+      const files = await sumOf(directory, '--inodes')
+      const words =
+        used !== null && used > limitBytes
+          ? `${used} bytes; its limit is ${limitBytes}`
+          : files !== null && files > maxFiles
+            ? `${files} files; the limit is ${maxFiles}`
+            : null
+      if (words === null || this.#closed) return
       this.hit = true
-      onLimit(used)
+      onLimit(words)
     }
-    this.#timer = directory === null ? null : setInterval(() => void look(), intervalMs)
-    this.#timer?.unref()
+    const wait = (ms: number): void => {
+      if (this.#closed) return
+      this.#timer = setTimeout(() => {
+        const from = performance.now()
+        void look().finally(() =>
+          wait(Math.max(intervalMs, restFactor * (performance.now() - from))),
+        )
+      }, ms)
+      this.#timer.unref()
+    }
+    wait(intervalMs)
   }
 
   [Symbol.dispose](): void {
-    if (this.#timer !== null) clearInterval(this.#timer)
+    this.#closed = true
+    if (this.#timer !== null) clearTimeout(this.#timer)
   }
 }

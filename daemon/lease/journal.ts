@@ -52,6 +52,10 @@ export class Journal {
     this.index = index
   }
 
+  get closedDirectory(): string {
+    return this.#closed
+  }
+
   static async open(directory: string): Promise<Journal> {
     const directories = {
       open: path.join(directory, 'open'),

@@ -25,6 +25,7 @@ import { diskUsage } from './disk-watch.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import type { LeaseParts } from './lease-parts.ts'
+import { Expiry } from './expiry.ts'
 import { ExecRecorder } from './exec-recorder.ts'
 import { ProofRun } from './proof-run.ts'
 import { noUsage } from './no-usage.ts'
@@ -50,7 +51,7 @@ export class Lease {
   readonly #recorder: ExecRecorder
   #state: LeaseState = 'admitted'
   #reason: string | null = null
-  #expiresAt: string
+  readonly expiry: Expiry
   #closing: Promise<void> | null = null
   #fatal: ClosedbookError | null = null
   #frozen: FreezeReport | null = null
@@ -74,7 +75,7 @@ export class Lease {
     this.#deps = deps
     this.owned = owned
     this.createdAt = times?.createdAt ?? new Date().toISOString()
-    this.#expiresAt = times?.expiresAt ?? inSeconds(request.ttlSeconds)
+    this.expiry = new Expiry(request.ttlSeconds, times?.expiresAt)
     // A sandbox whose attempts can't be recorded isn't a closed book.
     void parts.audit.failed.then((error) => this.#fail(error))
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
@@ -84,10 +85,6 @@ export class Lease {
 
   get state(): LeaseState {
     return this.#state
-  }
-
-  get expiresAt(): string {
-    return this.#expiresAt
   }
 
   /** Aborts when the lease begins to close. */
@@ -109,7 +106,7 @@ export class Lease {
       trial: this.request.trial ?? null,
       policyHash: policyHash(this.request.policy),
       createdAt: this.createdAt,
-      expiresAt: this.#expiresAt,
+      expiresAt: this.expiry.at,
       reason: this.#reason,
       proof: this.proof,
       resources: this.request.resources,
@@ -133,7 +130,7 @@ export class Lease {
       gpus: [...(this.parts.gpus?.gpus ?? [])],
       gpuNodes: [...(this.parts.gpus?.nodes ?? [])],
       createdAt: this.createdAt,
-      expiresAt: this.#expiresAt,
+      expiresAt: this.expiry.at,
       proof: this.proof,
       freeze: this.#frozen,
     }
@@ -161,7 +158,7 @@ export class Lease {
 
   async renew(): Promise<void> {
     this.#require(['ready', 'frozen'], 'renew')
-    this.#expiresAt = inSeconds(this.request.ttlSeconds)
+    this.expiry.renew(this.request.ttlSeconds)
     await this.#deps.journal.write(this.record())
   }
 
@@ -467,5 +464,3 @@ export class Lease {
     return this.parts.container ?? ''
   }
 }
-
-const inSeconds = (seconds: number): string => new Date(Date.now() + seconds * 1000).toISOString()

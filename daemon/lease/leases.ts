@@ -156,7 +156,7 @@ export class Leases implements AsyncDisposable {
 
   #reap(): void {
     for (const lease of this.#leases.values())
-      if (Date.parse(lease.expiresAt) <= Date.now() && lease.state !== 'closing')
+      if (lease.expiry.passed && lease.state !== 'closing')
         void this.close(lease.id, 'expired: nobody renewed it').catch((error: unknown) =>
           this.#deps.log.error({ leaseId: lease.id, err: error }, 'lease.reap-failed'),
         )

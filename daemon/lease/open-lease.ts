@@ -234,7 +234,7 @@ async function createContainer(lease: Lease, deps: LeaseDeps, signal: AbortSigna
       lease: lease.id,
       trial: request.trial ?? null,
       owner: request.owner,
-      expiresAt: lease.expiresAt,
+      expiresAt: lease.expiry.at,
     }),
     readOnlyMounts: request.mounts.map(({ bundle, target }) => ({
       source: deps.bundles.pathOf(bundle),
@@ -275,8 +275,7 @@ function attach(lease: Lease, deps: LeaseDeps, pid: number, upperDir: string | n
     new DiskWatch(upperDir, {
       limitBytes,
       active: () => (parts.cgroup?.pids().length ?? 0) > 1,
-      onLimit: (used) =>
-        void lease.killWork(`it wrote ${used} bytes; its limit is ${limitBytes}`).catch(() => {}),
+      onLimit: (used) => void lease.killWork(`it wrote ${used}`).catch(() => {}),
     }),
   )
 }

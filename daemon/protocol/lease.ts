@@ -76,6 +76,8 @@ export const modelGatewaySchema = z
     ]),
     /** The only model name that is passed on; another name in a request is refused. */
     model: z.string().min(1),
+    /** Pinned: a request that names one of these must name this value. */
+    parameters: z.record(z.string(), z.json()).default({}),
     price: priceSchema,
     budget: z
       .strictObject({
@@ -252,6 +254,13 @@ export const usageSchema = z.strictObject({
   budgetSpent: z.boolean(),
 })
 export type Usage = z.infer<typeof usageSchema>
+
+/** One path of a sandbox that differs from its image. */
+export const fileChangeSchema = z.strictObject({
+  path: z.string(),
+  kind: z.enum(['added', 'modified', 'deleted']),
+})
+export type FileChange = z.infer<typeof fileChangeSchema>
 
 export const egressSummarySchema = z.strictObject({
   attempts: z.int(),

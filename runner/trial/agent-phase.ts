@@ -43,6 +43,8 @@ export interface AgentPhase {
   /** A person ran a command in the task's sandbox. */
   readonly assisted: boolean
   readonly gpus: LeaseView['gpus']
+  /** Of the policy that was in force, the task's artifacts included. */
+  readonly policyHash: string
 }
 
 export async function runAgentPhase(
@@ -107,6 +109,7 @@ export async function runAgentPhase(
     reported,
     assisted: frozen.assisted,
     gpus: task.view.gpus,
+    policyHash: task.view.policyHash,
   }
 }
 

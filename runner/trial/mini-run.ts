@@ -84,6 +84,7 @@ async function gateway(
             path: 'recording.jsonl',
           },
     model: model.name,
+    parameters: model.parameters,
     price: model.price,
     budget: gatewayBudget(model, configuration.limits),
     upstreamTimeoutMs: model.timeoutSeconds * 1000,

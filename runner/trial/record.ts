@@ -54,7 +54,7 @@ export async function recordTrial(input: {
     digests: {
       image: task.image,
       harness: configuration.harnessDigest,
-      policy: configuration.policyDigest,
+      policy: measured.policyDigest ?? configuration.policyDigest,
       instruction: task.instructionDigest,
       patch: measured.patchDigest,
       tests: task.testsDigest,

@@ -42,6 +42,8 @@ export interface Measured {
     readonly after: readonly CanaryResult[]
   }
   readonly patchDigest: string | null
+  /** Of the policy in force, as every event of the audit has it; null where no sandbox was opened. */
+  readonly policyDigest: string | null
   readonly host: TrialResult['host']
   readonly gpus: LeaseView['gpus']
   readonly reported: Reported | null
@@ -50,7 +52,11 @@ export interface Measured {
   readonly endedAt: string
 }
 
-export interface ExecutionInput extends JobContext {
+/** What an execution takes of its job; neither its ledger nor its queue. */
+export interface ExecutionInput extends Pick<
+  JobContext,
+  'plan' | 'tasks' | 'configurations' | 'harnessImage' | 'client' | 'watch' | 'signal'
+> {
   readonly planned: PlannedTrial
   readonly execution: string
   readonly leases: LeaseIds
@@ -103,6 +109,7 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
     egress: agent?.egress ?? nothingTried,
     proof: agent?.proof ?? { before: [], after: [] },
     patchDigest: ruled.patchDigest ?? null,
+    policyDigest: agent === null ? null : `sha256:${agent.policyHash}`,
     host: seen.host,
     gpus: agent?.gpus ?? [],
     reported: agent?.reported ?? null,
@@ -252,6 +259,7 @@ export function nothingMeasured(task: Task, reason: TrialReason): Measured {
     egress: nothingTried,
     proof: { before: [], after: [] },
     patchDigest: null,
+    policyDigest: null,
     host: unknownHost,
     gpus: [],
     reported: null,

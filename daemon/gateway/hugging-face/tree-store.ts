@@ -3,11 +3,13 @@
  * the one who asked first leaves. A file that can't be read is fetched again.
  */
 import { createHash, randomUUID } from 'node:crypto'
-import { mkdir, open, readFile, rename } from 'node:fs/promises'
+import { mkdir, open, readFile, readdir, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pageSchema, Tree, type TreeEntry } from './tree.ts'
 
 const maxInMemory = 64
+/** On disk; beyond it those written longest ago are dropped when the daemon starts. */
+const maxOnDisk = 2_000
 
 export class TreeStore {
   readonly #directory: string
@@ -20,6 +22,7 @@ export class TreeStore {
 
   static async open(directory: string): Promise<TreeStore> {
     await mkdir(directory, { recursive: true, mode: 0o700 })
+    await prune(directory)
     return new TreeStore(directory)
   }
 
@@ -63,6 +66,18 @@ export class TreeStore {
     const [oldest] = this.#trees.keys()
     if (this.#trees.size > maxInMemory && oldest !== undefined) this.#trees.delete(oldest)
   }
+}
+
+/** Unfinished files of a daemon that died, and the oldest of too many. */
+async function prune(directory: string): Promise<void> {
+  const kept: { file: string; writtenMs: number }[] = []
+  for (const name of await readdir(directory)) {
+    const file = path.join(directory, name)
+    if (name.includes('.')) await rm(file, { force: true })
+    else kept.push({ file, writtenMs: (await stat(file)).mtimeMs })
+  }
+  kept.sort((a, b) => b.writtenMs - a.writtenMs)
+  for (const { file } of kept.slice(maxOnDisk)) await rm(file, { force: true })
 }
 
 async function readTree(file: string, id: string): Promise<TreeEntry[] | null> {

@@ -155,6 +155,30 @@ void t.test(
   },
 )
 
+void t.test(
+  'a call that hangs when the gateway shuts is the provider’s fault, a young one is nobody’s',
+  async (t) => {
+    const rows = [
+      [200, { code: 'upstream_timeout', message: /had said nothing for/ }],
+      [600_000, null],
+    ] as const
+    for (const [upstreamTimeoutMs, fault] of rows) {
+      await using provider = await StandInProvider.open([() => {}])
+      await using sandbox = await Sandbox.open({
+        baseUrl: provider.baseUrl,
+        spec: { upstreamTimeoutMs },
+      })
+      const asked = sandbox.ask()
+      await until(() => provider.seen.length === 1)
+      const since = performance.now()
+      await until(() => performance.now() - since > 110)
+      await sandbox.gateway.shut()
+      await asked
+      t.match(sandbox.gateway.usage(), { calls: 0, failedCalls: 1, fault })
+    }
+  },
+)
+
 void t.test('a gateway whose owner is gone shuts itself', async (t) => {
   await using sandbox = await Sandbox.open({ replay: [] })
   sandbox.owner.abort()

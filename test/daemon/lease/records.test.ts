@@ -8,6 +8,7 @@ import {
   readFile,
   rm,
   stat,
+  utimes,
   writeFile,
 } from 'node:fs/promises'
 import os from 'node:os'
@@ -18,6 +19,9 @@ import { pack } from 'tar-stream'
 import { Admission } from '../../../daemon/lease/admission.ts'
 import { Bundles } from '../../../daemon/lease/bundles.ts'
 import { DiskWatch, diskUsage } from '../../../daemon/lease/disk-watch.ts'
+import { Expiry } from '../../../daemon/lease/expiry.ts'
+import { createLogger } from '../../../daemon/logger.ts'
+import { Retention } from '../../../daemon/retention.ts'
 import { EventLog } from '../../../daemon/lease/event-log.ts'
 import { ExecRecorder } from '../../../daemon/lease/exec-recorder.ts'
 import { Journal, type LeaseRecord } from '../../../daemon/lease/journal.ts'
@@ -323,7 +327,7 @@ void t.test(
     t.equal(await diskUsage(null), null)
     t.equal(await diskUsage(path.join(folder, 'nowhere')), null)
     let active = false
-    let acted = Promise.withResolvers<number>()
+    let acted = Promise.withResolvers<string>()
     let looks = 0
     using watch = new DiskWatch(directory, {
       limitBytes: 100_000,
@@ -331,7 +335,7 @@ void t.test(
         looks += 1
         return active
       },
-      onLimit: (bytes) => acted.resolve(bytes),
+      onLimit: (words) => acted.resolve(words),
       intervalMs: 5,
     })
     // Its own timer keeps no process alive.
@@ -340,9 +344,57 @@ void t.test(
     while (looks < 3) await new Promise((turn) => setTimeout(turn, 5))
     t.notOk(watch.hit)
     active = true
-    t.ok((await acted.promise) >= 300_000)
+    t.match(await acted.promise, /^[34]\d{5} bytes; its limit is 100000$/)
     t.ok(watch.hit)
     acted = Promise.withResolvers()
-    t.ok((await acted.promise) >= 300_000, 'and again')
+    t.match(await acted.promise, /bytes/, 'and again')
   },
 )
+
+void t.test('records of closed leases go when an operator has kept them long enough', async (t) => {
+  const place = (name: string): string => path.join(folder, 'retention', name)
+  for (const name of ['closed', 'audit', 'events']) await mkdir(place(name), { recursive: true })
+  const day = 86_400_000
+  const now = Date.now()
+  for (const [lease, ageDays] of [
+    ['old', 31],
+    ['young', 29],
+  ] as const) {
+    for (const name of ['audit', 'events'])
+      await writeFile(path.join(place(name), `${lease}.jsonl`), '')
+    const entry = path.join(place('closed'), `${lease}.json`)
+    await writeFile(entry, '{}')
+    await utimes(entry, new Date(now - ageDays * day), new Date(now - ageDays * day))
+  }
+  // Open still: it has records, and no entry among the closed.
+  await writeFile(path.join(place('audit'), 'open.jsonl'), '')
+  const options = {
+    closed: place('closed'),
+    records: [place('audit'), place('events')],
+    log: createLogger({ level: 'silent' }),
+  }
+  using forEver = new Retention({ ...options, days: null })
+  t.strictSame(await forEver.sweep(now), [])
+  // Of its own accord it sweeps at once; a second one finds nothing more.
+  using month = new Retention({ ...options, days: 30 })
+  await month.sweep(now)
+  t.strictSame(await readdir(place('closed')), ['young.json'])
+  t.strictSame(await readdir(place('audit')), ['open.jsonl', 'young.jsonl'])
+  t.strictSame(await readdir(place('events')), ['young.jsonl'])
+  t.strictSame(await month.sweep(now), [])
+})
+
+void t.test('a lease expires by a clock that nobody sets', (t) => {
+  const expiry = new Expiry(60)
+  const before = Date.parse(expiry.at)
+  t.notOk(expiry.passed)
+  const realNow = Date.now
+  t.teardown(() => (Date.now = realNow))
+  Date.now = () => realNow() + 3_600_000
+  t.notOk(expiry.passed, 'the wall clock was set an hour ahead')
+  expiry.renew(60)
+  t.ok(Date.parse(expiry.at) - before > 3_500_000, 'dates follow the wall clock')
+  Date.now = realNow
+  t.ok(new Expiry(60, new Date(Date.now() - 1).toISOString()).passed, 'adopted too late')
+  t.end()
+})
