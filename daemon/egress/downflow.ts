@@ -7,6 +7,11 @@ import type { OnReadOpts, Socket } from 'node:net'
 
 /** Its pages become resident only as far as one read has ever filled them. */
 const bufferBytes = 512 * 1024
+/**
+ * A fast upstream can fill the buffer 32 times before the event loop turns, and all leases wait meanwhile: so much at
+ * most in one turn, then the others.
+ */
+const turnBytes = 1024 * 1024
 /** Buffers of tunnels that have ended: a new one for each short tunnel kept the garbage collector busy. */
 const spare: Buffer[] = []
 const maxSpare = 16
@@ -17,6 +22,8 @@ export class Downflow {
   #upstream: Socket | undefined
   #client: Socket | undefined
   #waiting = false
+  #inTurn = 0
+  #held = false
 
   constructor() {
     this.onread = {
@@ -43,14 +50,24 @@ export class Downflow {
     // Before `start` nothing is read; a byte that comes all the same must not be lost, so the tunnel fails.
     if (client === undefined) throw new Error('read before the tunnel was allowed')
     client.write(buffer.subarray(0, length), () => this.#onWritten())
+    if (this.#inTurn === 0) setImmediate(() => this.#turned())
+    this.#inTurn += length
+    this.#held = this.#inTurn >= turnBytes
     // Taken whole by the kernel: the buffer is free again. Otherwise it is still being sent.
     this.#waiting = client.writableLength > 0
-    return !this.#waiting
+    return !this.#waiting && !this.#held
+  }
+
+  #turned(): void {
+    this.#inTurn = 0
+    if (!this.#held) return
+    this.#held = false
+    if (!this.#waiting) this.#upstream?.resume()
   }
 
   #onWritten(): void {
     if (!this.#waiting || this.#client?.writableLength !== 0) return
     this.#waiting = false
-    this.#upstream?.resume()
+    if (!this.#held) this.#upstream?.resume()
   }
 }
