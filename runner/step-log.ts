@@ -46,6 +46,17 @@ export type Step = z.infer<typeof stepSchema>
 /** Execs of the runner itself carry a label that starts so; they are no steps of the agent. */
 export const ownLabel = 'closedbook:'
 
+const accountedBytes = 2_048
+
+/** One answer of the model, as the harness tells it. */
+export interface AccountedStep {
+  readonly commands: readonly {
+    readonly command: string
+    readonly returnCode: number | null
+    readonly output: string
+  }[]
+}
+
 type EventOf<T extends LeaseEvent['event']['type']> = Extract<LeaseEvent['event'], { type: T }>
 
 export class StepLog {
@@ -55,7 +66,13 @@ export class StepLog {
   /** Ends and denials that came before what they belong to. */
   readonly #early = new Map<string, EventOf<'exec.end'>>()
   readonly #ownExecs = new Set<string>()
+  /** A harness in the sandbox runs its commands itself: what it was told to run is known from the model's answers. */
+  readonly #commandsFromCalls: boolean
   #given = 0
+
+  constructor({ commandsFromCalls = false }: { readonly commandsFromCalls?: boolean } = {}) {
+    this.#commandsFromCalls = commandsFromCalls
+  }
 
   get steps(): readonly Step[] {
     return this.#steps
@@ -87,6 +104,20 @@ export class StepLog {
     return this.#settled(true)
   }
 
+  /** How commands ended and what they put out, by the harness's own account: of lower trust than what we saw. */
+  complete(account: readonly AccountedStep[]): void {
+    for (const [index, { commands }] of account.entries())
+      for (const [at, { command, returnCode, output }] of commands.entries()) {
+        const ours = this.#steps[index]?.commands[at]
+        if (ours === undefined || ours.command !== command || returnCode === null) continue
+        const bytes = Buffer.from(output)
+        ours.exit = { code: returnCode }
+        ours.outputBytes = bytes.length
+        ours.head = bytes.subarray(0, accountedBytes).toString()
+        ours.tail = bytes.subarray(Math.max(0, bytes.length - accountedBytes)).toString()
+      }
+  }
+
   #call(time: string, call: EventOf<'model.call'>): void {
     // A refused or failed call is no step: the harness's own counts leave it out too.
     if (call.status < 200 || call.status > 299) return
@@ -99,6 +130,20 @@ export class StepLog {
       reasoning: call.reasoningTokens,
     }
     step.costUsd = call.costUsd
+    if (this.#commandsFromCalls) {
+      step.commands = call.commands.map((command, index) => ({
+        ...{ exec: `call-${step.step}-${index + 1}`, command, startedAt: time },
+        ...{
+          exit: 'unknown',
+          cause: null,
+          durationMs: null,
+          outputBytes: null,
+          head: '',
+          tail: '',
+        },
+      }))
+      return
+    }
     this.#wanted.set(step, call.commands.length)
     this.#takeLater(step)
   }

@@ -33,6 +33,7 @@ export async function inspectImage(
     env: found.Config.Env ?? [],
     user: found.Config.User ?? '',
     workdir: found.Config.WorkingDir ?? '',
+    entrypoint: [found.Config.Entrypoint ?? []].flat(),
     volumes: Object.keys(found.Config.Volumes ?? {}),
     labels: found.Config.Labels ?? {},
   }
@@ -105,6 +106,44 @@ export async function pullImage(
   )
   await follow(progress, what, options)
   return inspectImage(deps, reference, options.signal)
+}
+
+export async function exportImage(
+  { docker, socketPath }: ImageDeps,
+  reference: string,
+  labels: Readonly<Record<string, string>>,
+  signal?: AbortSignal,
+): Promise<Readable> {
+  const what = { action: `export image ${reference}`, image: reference, socketPath }
+  const container = await ask(what, { signal }, () =>
+    docker.createContainer({
+      Image: reference,
+      Entrypoint: ['true'],
+      Labels: { ...labels },
+      HostConfig: { NetworkMode: 'none' },
+    }),
+  )
+  const remove = (): void => void container.remove({ force: true, v: true }).catch(() => {})
+  try {
+    const tar = (await ask(what, { signal }, () => container.export())) as Readable
+    return endOnAbort(tar, signal).once('close', remove)
+  } catch (error) {
+    remove()
+    throw error
+  }
+}
+
+export async function saveImage(
+  { docker, socketPath }: ImageDeps,
+  reference: string,
+  signal?: AbortSignal,
+): Promise<Readable> {
+  const tar = await ask(
+    { action: `save image ${reference}`, image: reference, socketPath },
+    { signal },
+    () => docker.getImage(reference).get(),
+  )
+  return endOnAbort(tar as Readable, signal)
 }
 
 function splitTag(reference: string): [repo: string, tag: string] {

@@ -10,7 +10,15 @@ import { EngineError } from '../errors.ts'
 import { toCreateOptions, checkMountSources } from './container-spec.ts'
 import type { ContainerSpec } from './container-spec.ts'
 import { readArchive, writeArchive } from './docker-archive.ts'
-import { buildImage, importImage, inspectImage, pullImage } from './docker-images.ts'
+import { readChanges } from './docker-changes.ts'
+import {
+  buildImage,
+  exportImage,
+  importImage,
+  inspectImage,
+  pullImage,
+  saveImage,
+} from './docker-images.ts'
 import { ask, hasStatus } from './driver-error.ts'
 import type { Ask } from './driver-error.ts'
 import type {
@@ -20,6 +28,7 @@ import type {
   EngineInfo,
   ExecHandle,
   ExecSpec,
+  FileChange,
   ImageInfo,
   PathStat,
 } from './engine.ts'
@@ -140,6 +149,17 @@ export class DockerEngine implements Engine {
     } catch (thrown) {
       if (!(thrown instanceof EngineError && thrown.code === 'image_missing')) throw thrown
     }
+  }
+
+  exportImage(
+    reference: string,
+    { labels, signal }: Waits & { labels: Readonly<Record<string, string>> },
+  ): Promise<Readable> {
+    return exportImage(this.#deps(), reference, labels, signal)
+  }
+
+  saveImage(reference: string, { signal }: Waits = {}): Promise<Readable> {
+    return saveImage(this.#deps(), reference, signal)
   }
 
   async createContainer(spec: ContainerSpec, { signal }: Waits = {}): Promise<{ id: string }> {
@@ -277,6 +297,10 @@ export class DockerEngine implements Engine {
     { signal }: Waits = {},
   ): Promise<{ stat: PathStat; tar: Readable }> {
     return readArchive(this.#deps(), containerId, path, signal)
+  }
+
+  changes(containerId: string, { signal }: Waits = {}): Promise<readonly FileChange[]> {
+    return readChanges(this.#deps(), containerId, signal)
   }
 
   writeArchive(

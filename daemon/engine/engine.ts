@@ -36,6 +36,7 @@ export interface ImageInfo {
   readonly env: readonly string[]
   readonly user: string
   readonly workdir: string
+  readonly entrypoint: readonly string[]
   /** Paths of VOLUME instructions. */
   readonly volumes: readonly string[]
   readonly labels: Readonly<Record<string, string>>
@@ -96,6 +97,12 @@ export interface PathStat {
   readonly linkTarget: string
 }
 
+export interface FileChange {
+  /** Absolute; bytes that are not UTF-8 are lost. */
+  readonly path: string
+  readonly kind: 'added' | 'modified' | 'deleted'
+}
+
 export interface Engine extends AsyncDisposable {
   info(options?: { signal?: AbortSignal }): Promise<EngineInfo>
 
@@ -117,6 +124,13 @@ export interface Engine extends AsyncDisposable {
     options?: { onLine?: (line: string) => void; signal?: AbortSignal },
   ): Promise<ImageInfo>
   removeImage(reference: string): Promise<void>
+  /** The image's whole file system as one tar, from a container with these labels that is never started. */
+  exportImage(
+    reference: string,
+    options: { labels: Readonly<Record<string, string>>; signal?: AbortSignal },
+  ): Promise<Readable>
+  /** The image as `docker save` writes it: configuration and every layer, as one tar. */
+  saveImage(reference: string, options?: { signal?: AbortSignal }): Promise<Readable>
 
   createContainer(spec: ContainerSpec, options?: { signal?: AbortSignal }): Promise<{ id: string }>
   startContainer(id: string, options?: { signal?: AbortSignal }): Promise<void>
@@ -137,6 +151,8 @@ export interface Engine extends AsyncDisposable {
     path: string,
     options?: { signal?: AbortSignal },
   ): Promise<{ stat: PathStat; tar: Readable }>
+  /** Every path that differs from the container's image; what is mounted over it doesn't count. */
+  changes(containerId: string, options?: { signal?: AbortSignal }): Promise<readonly FileChange[]>
   /** Extracts a tar into an existing directory of the container. */
   writeArchive(
     containerId: string,

@@ -2,6 +2,15 @@
 export const instanceLabel = 'closedbook.instance'
 const leaseLabel = 'closedbook.lease'
 
+/** A container that is never started: its file system is read, and it is removed. */
+const purposeLabel = 'closedbook.purpose'
+export const exportLabels = (instance: string): Record<string, string> => ({
+  [instanceLabel]: instance,
+  [purposeLabel]: 'export',
+})
+export const isExport = (labels: Readonly<Record<string, string>>): boolean =>
+  labels[purposeLabel] === 'export'
+
 export interface LabelFacts {
   readonly instance: string
   readonly lease: string

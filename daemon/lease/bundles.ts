@@ -3,6 +3,7 @@
  * is a tar named by the sha256 of its bytes; it is verified before it counts, belongs to root, and is mounted
  * read-only. Entries that would leave the tree, and anything but files, directories and inner links, are refused.
  */
+import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
 import { access, chmod, mkdir, readdir, rename, rm, stat, symlink, utimes } from 'node:fs/promises'
@@ -10,13 +11,14 @@ import path from 'node:path'
 import { Transform, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import tar from 'tar-stream'
-import { RequestError } from '../errors.ts'
+import { HostError, RequestError } from '../errors.ts'
 
 const limitBytes = 2 * 1024 ** 3
 
 export class Bundles {
   readonly directory: string
   readonly #used = new Map<string, number>()
+  readonly #making = new Map<string, Promise<void>>()
 
   private constructor(directory: string) {
     this.directory = directory
@@ -35,10 +37,7 @@ export class Bundles {
   }
 
   async put(bundle: string, body: Readable, options: { signal?: AbortSignal } = {}): Promise<void> {
-    if (await this.#has(bundle)) {
-      // used again: it is young again for the sweep
-      const now = new Date()
-      await utimes(this.pathOf(bundle), now, now)
+    if (await this.#touched(bundle)) {
       body.resume()
       return
     }
@@ -55,6 +54,33 @@ export class Bundles {
       await rename(temporary, this.pathOf(bundle)).catch(async (error: unknown) => {
         if (!(await this.#has(bundle))) throw error
       })
+    } finally {
+      await rm(temporary, { recursive: true, force: true })
+    }
+  }
+
+  /**
+   * The file system of an image as a bundle, for a harness that runs inside another image's container: its name follows
+   * from the image's id. Made once; `exportTar` is asked only when it isn't there.
+   */
+  async putImage(imageId: string, exportTar: () => Promise<Readable>): Promise<string> {
+    const bundle = createHash('sha256').update(`image ${imageId}`).digest('hex')
+    let making = this.#making.get(bundle)
+    if (making === undefined) {
+      making = this.#putImage(bundle, exportTar).finally(() => this.#making.delete(bundle))
+      this.#making.set(bundle, making)
+    }
+    await making
+    return bundle
+  }
+
+  async #putImage(bundle: string, exportTar: () => Promise<Readable>): Promise<void> {
+    if (await this.#touched(bundle)) return
+    const temporary = path.join(this.directory, `incoming-${randomUUID()}`)
+    try {
+      await mkdir(temporary, { mode: 0o755 })
+      await extractImage(await exportTar(), temporary)
+      await rename(temporary, this.pathOf(bundle))
     } finally {
       await rm(temporary, { recursive: true, force: true })
     }
@@ -91,12 +117,40 @@ export class Bundles {
     }
   }
 
+  /** Whether it is there; if so, it is young again for the sweep. */
+  async #touched(bundle: string): Promise<boolean> {
+    if (!(await this.#has(bundle))) return false
+    const now = new Date()
+    await utimes(this.pathOf(bundle), now, now)
+    return true
+  }
+
   async #has(bundle: string): Promise<boolean> {
     return access(this.pathOf(bundle)).then(
       () => true,
       () => false,
     )
   }
+}
+
+/** By tar, since links and modes of an image stay as they are; it is the operator's image, and devices stay out. */
+async function extractImage(body: Readable, root: string): Promise<void> {
+  const child = spawn('tar', ['-x', '--no-same-owner', '--exclude=dev', '-C', root], {
+    stdio: ['pipe', 'ignore', 'pipe'],
+  })
+  const complaint: Buffer[] = []
+  child.stderr.on('data', (chunk: Buffer) => complaint.push(chunk))
+  const ended = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  await Promise.all([pipeline(body, child.stdin), ended])
+  if ((await ended) !== 0)
+    throw new HostError(
+      'disk_full',
+      'infra',
+      `an image could not be unpacked: ${Buffer.concat(complaint).toString().trim().slice(0, 500)}`,
+    )
 }
 
 /** Extracts into `root`; resolves with the sha256 of the tar's bytes. */

@@ -44,8 +44,13 @@ export class ExecRecorder {
     this.#waiting.clear()
   }
 
-  started(exec: string, start: ExecStart): void {
+  /** Its start is in the stream already: the daemon was restarted meanwhile. */
+  adopted(exec: string): void {
     this.#running.set(exec, { head: Buffer.alloc(0), tail: Buffer.alloc(0), bytes: 0 })
+  }
+
+  started(exec: string, start: Pick<ExecStart, 'argv' | 'label'>): void {
+    this.adopted(exec)
     this.#events.append({
       type: 'exec.start',
       exec,

@@ -37,6 +37,8 @@ const recordSchema = z.strictObject({
   }),
   /** What was read when it was frozen; what it was read from is gone by then. */
   freeze: freezeReportSchema.nullable().default(null),
+  /** A person did something in it: for ever, whatever restarts. */
+  assisted: z.boolean().default(false),
 })
 export type LeaseRecord = z.infer<typeof recordSchema>
 

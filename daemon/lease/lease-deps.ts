@@ -7,6 +7,7 @@ import type { Hub } from '../gateway/hugging-face/hub.ts'
 import type { Logger } from '../logger.ts'
 import type { Admission } from './admission.ts'
 import type { Bundles } from './bundles.ts'
+import type { Ptys } from '../pty/ptys.ts'
 import type { Journal } from './journal.ts'
 import type { Lease } from './lease.ts'
 
@@ -20,6 +21,7 @@ export interface LeaseDeps {
   readonly admission: Admission
   readonly gpus: GpuPool
   readonly bundles: Bundles
+  readonly ptys: Ptys
   readonly directories: {
     readonly audit: string
     readonly events: string

@@ -5,12 +5,11 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
-import type { AuditEvent } from '../../policy/audit-event.ts'
 import { policyHash } from '../../policy/hash.ts'
 import type { FileChange, PathStat } from '../engine/engine.ts'
 import { type ClosedbookError, EngineError, LeaseError } from '../errors.ts'
 import { serveExec } from '../exec/serve-exec.ts'
-import { canaries, judge, type ProofOptions } from '../network/proof.ts'
+import type { ProofOptions } from '../network/proof.ts'
 import type {
   CanaryResult,
   EgressSummary,
@@ -20,6 +19,7 @@ import type {
   LeaseView,
   Usage,
 } from '../protocol/lease.ts'
+import type { PtyOpen, PtyView } from '../protocol/pty.ts'
 import { settleAccountFiles } from './account-files.ts'
 import { diskUsage } from './disk-watch.ts'
 import type { LeaseRecord } from './journal.ts'
@@ -27,7 +27,8 @@ import type { LeaseDeps } from './lease-deps.ts'
 import type { LeaseParts } from './lease-parts.ts'
 import { Expiry } from './expiry.ts'
 import { ExecRecorder } from './exec-recorder.ts'
-import { ProofRun } from './proof-run.ts'
+import { LeasePtys } from './lease-ptys.ts'
+import { LeaseProof } from './lease-proof.ts'
 import { noUsage } from './no-usage.ts'
 import { orGone } from './sandbox-end.ts'
 import { move, requireState } from './state.ts'
@@ -49,6 +50,8 @@ export class Lease {
   readonly #ended = new AbortController()
   readonly #waiting = new Set<() => void>()
   readonly #recorder: ExecRecorder
+  readonly ptys: LeasePtys
+  readonly proving: LeaseProof
   #state: LeaseState = 'admitted'
   #reason: string | null = null
   readonly expiry: Expiry
@@ -58,7 +61,6 @@ export class Lease {
   #freezing: Promise<FreezeReport> | null = null
   /** Aborts when the agent phase is over: commands end, and none is started any more. */
   readonly #workOver = new AbortController()
-  #proofRun: ProofRun | null = null
   #assisted = false
 
   constructor(
@@ -79,6 +81,15 @@ export class Lease {
     // A sandbox whose attempts can't be recorded isn't a closed book.
     void parts.audit.failed.then((error) => this.#fail(error))
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
+    this.ptys = new LeasePtys({
+      ...{ lease: id, trial: request.trial ?? null, ptys: deps.ptys, parts },
+      recorder: this.#recorder,
+      onPerson: () => this.#assist(),
+    })
+    this.proving = new LeaseProof({
+      ...{ engine: deps.engine, tools: deps.tools, parts, ended: this.#ended.signal },
+      container: () => this.#container('prove'),
+    })
     // Given back before the records are: the ends of commands that the closing killed belong to them.
     owned.defer(async () => void (await this.#recorder.idle(closedExecsMs)))
   }
@@ -133,6 +144,7 @@ export class Lease {
       expiresAt: this.expiry.at,
       proof: this.proof,
       freeze: this.#frozen,
+      assisted: this.#assisted,
     }
   }
 
@@ -149,8 +161,10 @@ export class Lease {
   }
 
   /** An adopted lease starts where the last daemon left it. */
-  resumeAt({ state, proof, freeze }: Pick<LeaseRecord, 'state' | 'proof' | 'freeze'>): void {
+  resumeAt(record: Pick<LeaseRecord, 'state' | 'proof' | 'freeze' | 'assisted'>): void {
+    const { state, proof, freeze, assisted } = record
     this.#state = state
+    this.#assisted = assisted
     this.#frozen = freeze
     this.proof.before.push(...proof.before)
     this.proof.after.push(...proof.after)
@@ -187,8 +201,7 @@ export class Lease {
         started: (exec, start) => {
           this.#requireWork()
           // The runner labels what it runs; whatever else comes by the API into a trial is a person's.
-          if (from === 'api' && this.request.trial !== undefined && start.label === undefined)
-            this.#assisted = true
+          if (from === 'api' && start.label === undefined) this.#assist()
           this.#recorder.started(exec, start)
         },
         output: (exec, bytes) => this.#recorder.output(exec, bytes),
@@ -203,6 +216,23 @@ export class Lease {
       },
       signal: AbortSignal.any([this.#ended.signal, this.#workOver.signal]),
     })
+  }
+
+  /** A person did something in the sandbox of a trial; it stays so over a restart of the daemon. */
+  #assist(): void {
+    if (this.#assisted || this.request.trial === undefined) return
+    this.#assisted = true
+    void this.#deps.journal
+      .write(this.record())
+      .catch((error: unknown) =>
+        this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.journal-failed'),
+      )
+  }
+
+  /** Throws lease_wrong_state unless programs may be started. */
+  async openPty(open: PtyOpen): Promise<PtyView> {
+    this.#requireWork()
+    return this.ptys.open(this.#container('open a terminal in'), open)
   }
 
   /** Something that nobody asked for has ended it: it closes, and whoever comes back is told why. */
@@ -231,54 +261,13 @@ export class Lease {
     this.#workOver.signal.throwIfAborted()
   }
 
-  /** Starts the program of the proof, which waits until `prove` gives it its canaries. */
-  startProof(phase: ProofOptions['phase']): ProofRun {
-    const { pid, cgroup, defaults } = this.parts
-    const signal = this.#ended.signal
-    this.#proofRun ??=
-      phase === 'after'
-        ? ProofRun.beside({ pid, busyboxPath: this.#deps.tools.busyboxPath }, { signal })
-        : ProofRun.inside(
-            { engine: this.#deps.engine, container: this.#container('prove') },
-            { execId: `proof-${phase}`, user: defaults.user, cgroup, signal },
-          )
-    return this.#proofRun
-  }
-
   /** Runs the canaries again or for the first time, and returns what they saw. */
   async prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
     this.#require(['proving', 'ready', 'frozen'], 'prove')
     if (this.request.network === 'offline') return { canaries: [], ok: true }
-    return this.#orGone(() => this.#prove(phase))
-  }
-
-  async #prove(phase: ProofOptions['phase']): Promise<{ canaries: CanaryResult[]; ok: boolean }> {
-    const { audit, network, auditWatchers } = this.parts
-    if (network === null) throw new Error('a sealed lease without a network')
-    const list = canaries({
-      phase,
-      model: phase === 'before' && this.parts.model !== null,
-      exec: phase === 'before' && this.parts.execGateway !== null,
-      artifact: phase === 'before' ? this.parts.artifact : null,
-    })
-    const run = this.startProof(phase)
-    this.#proofRun = null
-    // Attempts of the agent's are counted before ours are marked; in a new sandbox nothing has run.
-    if (phase === 'after') await this.#count()
-    const seen: AuditEvent[] = []
-    const see = (event: AuditEvent): void => void seen.push(event)
-    auditWatchers.add(see)
-    audit.canary = true
-    try {
-      const output = await run.run(list)
-      await network.count()
-      const results = judge(list, output, seen)
-      this.proof[phase].splice(0, Infinity, ...results)
-      return { canaries: results, ok: results.every(({ ok }) => ok) }
-    } finally {
-      audit.canary = false
-      auditWatchers.delete(see)
-    }
+    const results = await this.#orGone(() => this.proving.prove(phase, () => this.#count()))
+    this.proof[phase].splice(0, Infinity, ...results)
+    return { canaries: results, ok: results.every(({ ok }) => ok) }
   }
 
   /** Ends the agent phase: gateways shut, every process but PID 1 killed and proven gone. Idempotent. */
@@ -298,6 +287,8 @@ export class Lease {
     const shut = Promise.all(gateways.map(async (gateway) => gateway?.shut()))
     const [first] = await Promise.all([this.#killAll(), shut])
     // A command that the engine was just starting appears after the first round; its end is waited for.
+    await this.ptys.opened()
+    await this.#killAll()
     const settled = await this.#recorder.idle(freezeDeadlineMs)
     const second = await this.#killAll()
     const outcome = {
@@ -368,7 +359,7 @@ export class Lease {
     options: { signal?: AbortSignal },
   ): Promise<void> {
     this.#require(['ready'], 'write to')
-    if (this.request.trial !== undefined) this.#assisted = true
+    this.#assist()
     await this.#deps.engine.writeArchive(this.#container('write to'), path, tar, options)
   }
 
@@ -425,6 +416,7 @@ export class Lease {
         { cause: error },
       )
     }
+    await this.ptys.close()
     this.#state = move(this.#state, 'closed')
     await this.#deps.journal
       .close(this.record())

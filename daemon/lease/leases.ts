@@ -4,7 +4,7 @@
  * a container that doesn't carry it is never touched.
  */
 import { randomBytes } from 'node:crypto'
-import { instanceLabel, leaseOfLabels } from '../engine/labels.ts'
+import { instanceLabel, isExport, leaseOfLabels } from '../engine/labels.ts'
 import { LeaseError } from '../errors.ts'
 import type { LeaseRequest } from '../protocol/lease.ts'
 import type { LeaseRecord } from './journal.ts'
@@ -118,16 +118,20 @@ export class Leases implements AsyncDisposable {
         })
       }),
     )
-    report.removed = await this.#removeUnowned()
+    report.removed = await this.#removeUnowned(() => true)
+    await this.#deps.ptys.endUnowned()
     log.info(report, 'leases.reconciled')
     this.#sweeper = setInterval(() => void this.#sweep(), sweepEveryMs).unref()
     return report
   }
 
-  async #removeUnowned(): Promise<string[]> {
+  async #removeUnowned(
+    choose: (container: { labels: Readonly<Record<string, string>> }) => boolean,
+  ): Promise<string[]> {
     const { engine, instance } = this.#deps
     const removed: string[] = []
     for (const container of await engine.listContainers({ [instanceLabel]: instance })) {
+      if (!choose(container)) continue
       const lease = this.#leases.get(leaseOfLabels(container.labels) ?? '')
       // One that is being created is not known by its id yet.
       if (lease !== undefined && [container.id, null].includes(lease.parts.container)) continue
@@ -139,7 +143,8 @@ export class Leases implements AsyncDisposable {
 
   async #sweep(): Promise<void> {
     try {
-      const removed = await this.#removeUnowned()
+      // An export under way is no lease's; one that a dead daemon left was removed at the start.
+      const removed = await this.#removeUnowned(({ labels }) => !isExport(labels))
       if (removed.length > 0) this.#deps.log.warn({ removed }, 'leases.swept')
     } catch (error) {
       this.#deps.log.warn({ err: error }, 'leases.sweep-failed')

@@ -65,7 +65,7 @@ export async function openLease(
     watch('create')
     if (request.network === 'sealed') {
       await lease.enter('sealing')
-      lease.startProof('before')
+      lease.proving.start('before')
       await seal(lease, deps, { signal })
       watch('seal')
       await lease.enter('proving')
@@ -124,6 +124,7 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
     own(lease, deps, container)
     attach(lease, deps, state.pid, state.upperDir)
     if (request.network === 'sealed') await seal(lease, deps, { adopted, spentBytes })
+    await lease.ptys.adopt(container)
     parts.audit.append({
       kind: 'lifecycle',
       protocol: 'none',

@@ -16,6 +16,7 @@
  *   DELETE /v1/leases/:id                  LeaseView `closed`; idempotent
  *   POST   /v1/leases/:id/exec             upgrade to closedbook.exec.v1 (exec-frames.ts)
  *   GET    /v1/leases/:id/archive?path=P   application/x-tar; header X-Closedbook-Path-Kind: file|directory|symlink|other
+ *   GET    /v1/leases/:id/changes          {changes: FileChange[]}: what differs from the image
  *   PUT    /v1/leases/:id/archive?path=P   a tar to extract at P
  *   GET    /v1/leases/:id/usage            Usage (zeros where the lease has no model gateway)
  *   GET    /v1/leases/:id/exchanges        application/x-ndjson of RecordedCall
@@ -27,6 +28,7 @@
  *   GET    /v1/audit/summary?of=LEASE|TRIAL   {leases: LeaseAudit[]}: exact totals and the targets tried most
  *   GET    /v1/audit/verify?of=LEASE|TRIAL    {leases: AuditVerdict[]}: numbers, chain, schema, end and canaries
  *   PUT    /v1/bundles/:sha256             a tar whose sha256 is the name → {bundle}; idempotent, verified
+ *   POST   /v1/bundles                     {image} → {bundle}: the image's file system, for a harness inside another image
  *   DELETE /v1/bundles/:sha256             forgets it when no lease mounts it
  *   POST   /v1/shutdown                    closes every lease, answers, ends the daemon
  *
@@ -37,6 +39,13 @@ export const apiVersion = 'v1'
 /** HTTP status of an error by its code; 500 for what is not listed. */
 export const statusByCode: Readonly<Record<string, number>> = {
   bad_request: 400,
+  unauthenticated: 401,
+  ticket_refused: 401,
+  forbidden: 403,
+  host_refused: 403,
+  origin_refused: 403,
+  too_many_requests: 429,
+  board_conflict: 409,
   not_found: 404,
   too_large: 413,
   unsupported: 422,

@@ -1,12 +1,12 @@
 /**
- * A client of the lease API over its unix socket. Errors of the daemon come back as RemoteError with their code and
+ * A client of the lease API over its unix socket, or over TLS with a token (target.ts). Errors of the daemon come back as RemoteError with their code and
  * blame; a daemon that doesn't answer is `daemon_unreachable`. It retries nothing: only the caller knows what is safe.
  */
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { Agent, type Dispatcher } from 'undici'
-import type { z } from 'zod'
+import type { Agent, Dispatcher } from 'undici'
+import { z } from 'zod'
 import { auditEventSchema, type AuditEvent } from '../../policy/audit-event.ts'
 import type { AuditVerdict } from '../../policy/audit-verify.ts'
 import {
@@ -15,14 +15,25 @@ import {
   type AuditQuery,
   type LeaseAudit,
 } from './audit.ts'
-import { zodMessage } from './zod-message.ts'
+import {
+  agentOf,
+  checkTarget,
+  credentialsOf,
+  originOf,
+  targetName,
+  type DaemonTarget,
+} from './target.ts'
+import { understood } from './understood.ts'
 import { RemoteError, type Blame } from './errors.ts'
 import { openExec, type ExecIo } from './exec-client.ts'
 import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
 import { gpuReportSchema, type GpuReport } from './gpu.ts'
+import { PtyAttachment, type AttachOptions } from './pty-client.ts'
+import { ptyViewSchema, ptyViewsSchema, type PtyOpenInput, type PtyView } from './pty.ts'
 import {
   canaryResultSchema,
   egressSummarySchema,
+  fileChangeSchema,
   freezeReportSchema,
   hostFactsSchema,
   leaseEventSchema,
@@ -31,6 +42,7 @@ import {
   wireErrorSchema,
   type CanaryResult,
   type EgressSummary,
+  type FileChange,
   type FreezeReport,
   type HostFacts,
   type LeaseEvent,
@@ -53,12 +65,16 @@ export interface DaemonHealth {
   readonly engineSocket: string
   readonly stateDir: string
   readonly leases: number
+  /** Of its dashboard; null: it serves the unix socket alone. */
+  readonly url: string | null
 }
 
 /** What the runner needs to know of an image. */
 export interface RemoteImage {
   readonly id: string
   readonly workdir: string
+  readonly user: string
+  readonly entrypoint: readonly string[]
   /** `NAME=value` */
   readonly env: readonly string[]
 }
@@ -67,25 +83,34 @@ export type PathKind = 'file' | 'directory' | 'symlink' | 'other'
 
 const queryOf = (values: Record<string, string>): string => new URLSearchParams(values).toString()
 
-/** What this client can't read comes from a daemon of another version. */
-function understood<T>(schema: z.ZodType<T>, answer: unknown): T {
-  const parsed = schema.safeParse(answer)
-  if (parsed.success) return parsed.data
-  throw new RemoteError(
-    'daemon_protocol',
-    'infra',
-    `the daemon's answer is not of this version (${zodMessage(parsed.error)}); restart it: \`closedbook down\`, then \`closedbook up\``,
-    { cause: parsed.error },
-  )
-}
-
 export class DaemonClient implements AsyncDisposable {
-  readonly socketPath: string
+  readonly target: DaemonTarget
   readonly #agent: Agent
 
-  constructor(socketPath: string) {
-    this.socketPath = socketPath
-    this.#agent = new Agent({ connect: { socketPath }, headersTimeout: 0, bodyTimeout: 0 })
+  /** Throws `bad_request` for an address that no token may be sent to. */
+  constructor(target: string | DaemonTarget) {
+    this.target = checkTarget(typeof target === 'string' ? { socketPath: target } : target)
+    this.#agent = agentOf(this.target)
+  }
+
+  /** For what has no method of its own here; the answer is the caller's to check. */
+  async call(
+    method: Dispatcher.HttpMethod,
+    path: string,
+    options: Wait & { body?: unknown } = {},
+  ): Promise<unknown> {
+    return this.#json(method, path, options)
+  }
+
+  /** The same with a body that is no JSON, such as JSON lines. */
+  async callText(
+    method: Dispatcher.HttpMethod,
+    path: string,
+    text: string,
+    wait: Wait = {},
+  ): Promise<unknown> {
+    const stream = Readable.from([Buffer.from(text)])
+    return (await this.#ask(method, path, { ...wait, stream })).body.json()
   }
 
   async health(wait: Wait = {}): Promise<DaemonHealth> {
@@ -148,8 +173,44 @@ export class DaemonClient implements AsyncDisposable {
   }
 
   async exec(id: string, start: ExecStartInput, io: ExecIo = {}): Promise<ExecEnd> {
-    const target = { socketPath: this.socketPath, path: `/v1/leases/${id}/exec` }
+    const target = { daemon: this.target, path: `/v1/leases/${id}/exec` }
     return openExec(target, start, io)
+  }
+
+  /** Starts a program on a terminal of its own, which outlives this client. */
+  async openPty(id: string, open: PtyOpenInput, wait: Wait = {}): Promise<PtyView> {
+    const answer = await this.#json('POST', `/v1/leases/${id}/ptys`, { ...wait, body: open })
+    return understood(ptyViewSchema, answer)
+  }
+
+  /** Of a lease or of all leases of a trial, closed ones too; of all open leases where nothing is named. */
+  async ptys(of?: string, wait: Wait = {}): Promise<PtyView[]> {
+    const query = of === undefined ? '' : `?${queryOf({ of })}`
+    return understood(ptyViewsSchema, await this.#json('GET', `/v1/ptys${query}`, wait)).ptys
+  }
+
+  /** Ends it with all that it started; idempotent. */
+  async closePty(id: string, pty: string, wait: Wait = {}): Promise<PtyView> {
+    return understood(
+      ptyViewSchema,
+      await this.#json('DELETE', `/v1/leases/${id}/ptys/${pty}`, wait),
+    )
+  }
+
+  /** A mark in its recording. */
+  async markPty(id: string, pty: string, label: string, wait: Wait = {}): Promise<void> {
+    await this.#json('POST', `/v1/leases/${id}/ptys/${pty}/markers`, { ...wait, body: { label } })
+  }
+
+  /** asciicast v2, so far. */
+  async ptyRecording(id: string, pty: string, wait: Wait = {}): Promise<Readable> {
+    return (await this.#ask('GET', `/v1/leases/${id}/ptys/${pty}/recording`, wait)).body
+  }
+
+  /** Looks on, or types; comes back by itself after a lost connection. */
+  attachPty(id: string, pty: string, options: AttachOptions): PtyAttachment {
+    const path = `/v1/leases/${id}/ptys/${pty}/attach`
+    return new PtyAttachment({ daemon: this.target, path }, options)
   }
 
   async readArchive(
@@ -163,6 +224,14 @@ export class DaemonClient implements AsyncDisposable {
     // A caller that needs no byte destroys it, which would be an error that nobody handles.
     response.body.on('error', () => {})
     return { kind, tar: response.body }
+  }
+
+  /** What differs from the image; paths as the engine writes them. */
+  async changes(id: string, wait: Wait = {}): Promise<FileChange[]> {
+    const answer = (await this.#json('GET', `/v1/leases/${id}/changes`, wait)) as {
+      changes: unknown
+    }
+    return understood(fileChangeSchema.array(), answer.changes)
   }
 
   async writeArchive(id: string, path: string, tar: Readable, wait: Wait = {}): Promise<void> {
@@ -227,6 +296,12 @@ export class DaemonClient implements AsyncDisposable {
     return understood(auditVerdictsSchema, answer).leases
   }
 
+  /** Makes a bundle of an image's file system; returns the name under which leases mount it. */
+  async putImageBundle(image: string, wait: Wait = {}): Promise<string> {
+    const answer = await this.#json('POST', '/v1/bundles', { ...wait, body: { image } })
+    return understood(z.object({ bundle: z.string() }), answer).bundle
+  }
+
   /** Brings a tar; returns the name under which leases mount it. */
   async putBundle(tar: Buffer, wait: Wait = {}): Promise<string> {
     const name = createHash('sha256').update(tar).digest('hex')
@@ -273,9 +348,10 @@ export class DaemonClient implements AsyncDisposable {
     let response: Dispatcher.ResponseData
     try {
       response = await this.#agent.request({
-        origin: 'http://daemon',
+        origin: originOf(this.target),
         method,
         path,
+        headers: credentialsOf(this.target),
         ...(signal === undefined ? {} : { signal }),
         ...(stream !== undefined
           ? { body: stream }
@@ -283,12 +359,15 @@ export class DaemonClient implements AsyncDisposable {
             ? {}
             : {
                 body: JSON.stringify(body),
-                headers: { 'content-type': 'application/json' },
+                headers: {
+                  ...credentialsOf(this.target),
+                  'content-type': 'application/json',
+                },
               }),
       })
     } catch (error) {
       signal?.throwIfAborted()
-      throw unreachable(this.socketPath, error)
+      throw unreachable(this.target, error)
     }
     if (response.statusCode < 400) return response
     const answer = wireErrorSchema.safeParse(await response.body.json().catch(() => ({})))
@@ -306,14 +385,18 @@ export class DaemonClient implements AsyncDisposable {
   }
 }
 
-function unreachable(socketPath: string, cause: unknown): RemoteError {
-  const forbidden = (cause as NodeJS.ErrnoException).code === 'EACCES'
+function unreachable(target: DaemonTarget, cause: unknown): RemoteError {
+  const { code, message } = cause as NodeJS.ErrnoException
+  const forbidden = code === 'EACCES'
+  const where = targetName(target)
   return new RemoteError(
     forbidden ? 'not_root' : 'daemon_unreachable',
     forbidden ? 'operator' : 'infra',
     forbidden
-      ? `permission denied on ${socketPath}; run this as root`
-      : `no daemon answers on ${socketPath}; start one with \`closedbook up\``,
+      ? `permission denied on ${where}; run this as root`
+      : 'socketPath' in target
+        ? `no daemon answers on ${where}; start one with \`closedbook up\``
+        : `no daemon answers at ${where}: ${message}; check the address, and --ca where its certificate is its own`,
     { cause },
   )
 }

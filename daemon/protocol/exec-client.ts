@@ -20,8 +20,11 @@ import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
 import { RemoteError } from './errors.ts'
 import type { Blame } from './errors.ts'
 import { wireErrorSchema } from './lease.ts'
+import { requestOf, targetName, type DaemonTarget } from './target.ts'
 
 export interface ExecTarget {
+  /** A daemon, with what it takes to be let in; or else one of those below. */
+  readonly daemon?: DaemonTarget
   readonly socketPath?: string
   readonly host?: string
   readonly port?: number
@@ -69,21 +72,27 @@ export async function openExec(
 
 function upgrade(target: ExecTarget): Promise<{ socket: Duplex; head: Buffer }> {
   const { promise, resolve, reject } = Promise.withResolvers<{ socket: Duplex; head: Buffer }>()
-  const outgoing = request({
-    method: 'POST',
-    path: target.path,
-    headers: { ...target.headers, Connection: 'Upgrade', Upgrade: execProtocol },
-    agent: false,
-    ...(target.socketPath === undefined ? {} : { socketPath: target.socketPath }),
-    ...(target.host === undefined ? {} : { host: target.host }),
-    ...(target.port === undefined ? {} : { port: target.port }),
-  })
+  const headers = { ...target.headers, Connection: 'Upgrade', Upgrade: execProtocol }
+  const asked = { method: 'POST', path: target.path, headers }
+  const outgoing =
+    target.daemon === undefined
+      ? request({
+          ...asked,
+          agent: false,
+          ...(target.socketPath === undefined ? {} : { socketPath: target.socketPath }),
+          ...(target.host === undefined ? {} : { host: target.host }),
+          ...(target.port === undefined ? {} : { port: target.port }),
+        })
+      : requestOf(target.daemon, asked)
   outgoing.on('upgrade', (_, socket, head) => resolve({ socket, head }))
   outgoing.on('response', (response) => {
     refusal(response).then(reject, reject)
   })
   outgoing.on('error', (cause) => {
-    const where = target.socketPath ?? `${target.host}:${target.port}`
+    const where =
+      target.daemon === undefined
+        ? (target.socketPath ?? `${target.host}:${target.port}`)
+        : targetName(target.daemon)
     reject(
       new RemoteError(
         'daemon_unreachable',

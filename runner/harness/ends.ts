@@ -21,6 +21,8 @@ export interface EndFacts {
   readonly timedOut: boolean
   /** We ended it for another reason. */
   readonly killedByUs: 'cancelled' | 'shutdown' | null
+  /** We ended it: it had been silent for longer than any command or answer may take. */
+  readonly hung?: boolean
   /** The harness's own sandbox ran out of memory. */
   readonly oom: boolean
   /** The task's container died under the agent; `oom`: of its own memory limit. */
@@ -37,7 +39,12 @@ export interface End {
   readonly gradable: boolean
 }
 
-const end = (kind: End['kind'], blame: TrialBlame | null, code: string, message: string): End => ({
+export const end = (
+  kind: End['kind'],
+  blame: TrialBlame | null,
+  code: string,
+  message: string,
+): End => ({
   kind,
   blame,
   reason: { code, message },
@@ -46,6 +53,15 @@ const end = (kind: End['kind'], blame: TrialBlame | null, code: string, message:
 
 export function classifyEnd(facts: EndFacts): End {
   return endByUs(facts) ?? endOfSandbox(facts) ?? endByClock(facts) ?? endByHarness(facts)
+}
+
+/** What decides before anything that a harness says: we ended it, its sandbox ended, its time ended. */
+export function endBeforeHarness(
+  facts: Pick<EndFacts, 'processExit' | 'timedOut' | 'taskGone' | 'mayEndSandbox'> &
+    Partial<Pick<EndFacts, 'killedByUs' | 'gatewayFault'>>,
+): End | null {
+  const all = { ...nothing, ...facts }
+  return endByUs(all) ?? endOfSandbox(all) ?? endByClock(all)
 }
 
 function endByUs({ killedByUs }: EndFacts): End | null {
@@ -107,7 +123,7 @@ function endOfSandbox({ taskGone, oom, mayEndSandbox }: EndFacts): End | null {
 }
 
 /** Ends that mini calls by these names are the agent's own. */
-const ownEnds: Readonly<Record<string, readonly [End['kind'], string, string]>> = {
+export const ownEnds: Readonly<Record<string, readonly [End['kind'], string, string]>> = {
   LimitsExceeded: ['limit', 'limit_reached', 'the limit of steps or cost was reached'],
   RepeatedFormatError: [
     'crash',
@@ -149,6 +165,13 @@ const settingErrors: Readonly<Record<string, string>> = {
 }
 
 function endByHarness(facts: EndFacts): End {
+  if (facts.hung === true)
+    return end(
+      'fault',
+      'infra',
+      'harness_hung',
+      'the harness was silent for too long and was ended',
+    )
   const { exitStatus, gatewayFault, budgetSpent } = facts
   const said =
     facts.exitMessage === undefined || facts.exitMessage === ''
@@ -190,7 +213,7 @@ function endByHarness(facts: EndFacts): End {
   return endUnsaid(facts)
 }
 
-function endByFault(fault: { code: string; message: string }): End {
+export function endByFault(fault: { code: string; message: string }): End {
   const blame = isFaultCode(fault.code) ? faultBlame[fault.code] : 'infra'
   return end(blame === 'operator' ? 'refused' : 'fault', blame, fault.code, fault.message)
 }
@@ -228,8 +251,7 @@ const firstLine = (text: string): string => (text.trim().split('\n')[0] ?? '').s
 export function classifyScriptEnd(
   facts: Pick<EndFacts, 'processExit' | 'timedOut' | 'killedByUs' | 'taskGone' | 'mayEndSandbox'>,
 ): End {
-  const all = { ...nothing, ...facts }
-  const earlier = endByUs(all) ?? endOfSandbox(all) ?? endByClock(all)
+  const earlier = endBeforeHarness(facts)
   if (earlier !== null) return earlier
   const { processExit } = facts
   if (processExit !== 'unknown' && 'code' in processExit && processExit.code === 0)

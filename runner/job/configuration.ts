@@ -17,8 +17,11 @@ import {
 import { nothingAllowed, policySchema, type Policy } from '../../policy/policy.ts'
 import { configFailure, readDocument } from '../document.ts'
 import { RunnerError, messageOf } from '../errors.ts'
+import { commandFileDigest, readCommandFile } from '../harness/command-file.ts'
 import { harnessText, needsModel, parseHarness, type Harness } from '../harness/harness.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
+import { passRuleSchema, type PassRule } from '../trial/report-reward.ts'
+import { packDirectory } from '../trial/bundle.ts'
 import { priceFromTable } from './price-table.ts'
 
 const name = z
@@ -123,6 +126,11 @@ export const configurationSchema = z.strictObject({
     .union([z.string().min(1), policySchema])
     .optional()
     .describe('a policy or the path of one; default: nothing is allowed'),
+  pass: passRuleSchema
+    .optional()
+    .describe(
+      'for tasks that report rewards: which of them count, and what passes, such as {reward: ">=0.5"}; default: each of them, at exactly 1',
+    ),
 })
 
 export interface Configuration {
@@ -132,12 +140,22 @@ export interface Configuration {
   readonly limits: Limits
   readonly resources: Readonly<z.infer<typeof configurationSchema>['resources']> | null
   readonly policy: Policy
+  /** null: every reward at its full mark. */
+  readonly pass: PassRule | null
   /** sha256 of everything that can change an outcome, script and policy content included; never of a key. */
   readonly digest: string
 }
 
+/** What a job says for those of its configurations that don't; paths in it are absolute. */
+export interface ConfigurationDefaults {
+  readonly limits?: { readonly [K in keyof Limits]?: Limits[K] | undefined } | undefined
+  readonly policy?: string | Policy | undefined
+  readonly prices?: string | undefined
+}
+
 export interface ConfigurationOverrides {
   readonly harness?: string | undefined
+  readonly defaults?: ConfigurationDefaults | undefined
 }
 
 export async function loadConfiguration(
@@ -170,7 +188,7 @@ export async function resolveConfiguration(
     overrides?: ConfigurationOverrides
   },
 ): Promise<Configuration> {
-  const parsed = configurationSchema.safeParse(value)
+  const parsed = configurationSchema.safeParse(withDefaults(value, where.overrides?.defaults))
   if (!parsed.success) throw configFailure(where.path, zodMessage(parsed.error), parsed.error)
   const { data } = parsed
   const harness =
@@ -194,9 +212,32 @@ export async function resolveConfiguration(
     limits: data.limits,
     resources: data.resources ?? null,
     policy,
+    pass: data.pass ?? null,
   }
   return { ...rest, digest: await configurationDigest(rest) }
 }
+
+/** Before the parse, for afterwards what was said can't be told from what wasn't. */
+function withDefaults(value: unknown, defaults: ConfigurationDefaults | undefined): unknown {
+  if (defaults === undefined || !isObject(value)) return value
+  const { limits, policy, prices } = defaults
+  const model = value['model']
+  return {
+    ...value,
+    ...(limits !== undefined &&
+      (value['limits'] === undefined || isObject(value['limits'])) && {
+        limits: { ...limits, ...value['limits'] },
+      }),
+    ...(policy !== undefined && value['policy'] === undefined && { policy }),
+    ...(prices !== undefined &&
+      isObject(model) &&
+      model['price'] === undefined &&
+      model['prices'] === undefined && { model: { ...model, prices } }),
+  }
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function at<T>(path: string, make: () => T): T {
   try {
@@ -252,11 +293,12 @@ function withAbsolutePaths(model: ModelSettings, baseDir: string): ModelSettings
 }
 
 async function configurationDigest(configuration: Omit<Configuration, 'digest'>): Promise<string> {
-  const { harness, model } = configuration
-  const script = harness.kind === 'script' ? await scriptDigest(harness.file) : null
+  const { harness, model, pass, ...others } = configuration
+  const script = 'file' in harness ? await harnessFileDigest(harness) : null
   const facts = {
-    ...configuration,
-    harness: harness.kind,
+    ...others,
+    ...(pass !== null && { pass }),
+    harness: harnessKindText(harness),
     script,
     model: model === null ? null : { ...model, upstream: upstreamFacts(model.upstream) },
   }
@@ -268,6 +310,21 @@ const upstreamFacts = (upstream: ModelSettings['upstream']) =>
   upstream.kind === 'replay'
     ? { kind: upstream.kind, ...(upstream.api !== undefined && { api: upstream.api }) }
     : { kind: upstream.kind, baseUrl: upstream.baseUrl }
+
+const harnessKindText = (harness: Harness): string =>
+  'file' in harness ? harness.kind : harnessText(harness)
+
+async function harnessFileDigest(harness: Extract<Harness, { file: string }>): Promise<string> {
+  if (harness.kind === 'script') return scriptDigest(harness.file)
+  const command = await readCommandFile(harness.file)
+  const content =
+    command.directory === undefined
+      ? ''
+      : createHash('sha256')
+          .update(await packDirectory(command.directory))
+          .digest('hex')
+  return commandFileDigest(command, content)
+}
 
 async function scriptDigest(file: string): Promise<string> {
   const bytes = await readFile(file).catch((error: unknown) => {
@@ -320,7 +377,13 @@ export const gatewayBudget = (model: ModelSettings, limits: Limits): ModelSettin
 
 /** Everything set, for `configuration.settings` of a result; a key is shown by its source only. */
 export const settingsOf = (configuration: Configuration): Record<string, z.core.util.JSONType> => {
-  const { model, limits, resources, policy } = configuration
-  const facts = { limits, resources, policy, ...(model !== null && { model }) }
+  const { model, limits, resources, policy, pass } = configuration
+  const facts = {
+    limits,
+    resources,
+    policy,
+    ...(model !== null && { model }),
+    ...(pass !== null && { pass }),
+  }
   return z.record(z.string(), z.json()).parse(JSON.parse(JSON.stringify(facts)))
 }

@@ -14,19 +14,25 @@ import type {
 import { RemoteError } from '../../daemon/protocol/errors.ts'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { RunnerError } from '../errors.ts'
+import { worksInside } from '../harness/harness.ts'
+import { classifyInsideEnd } from '../harness/inside-ends.ts'
 import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
 import { atifFromSteps, atifFromTrajectory, type Atif } from '../harness/atif.ts'
 import { readTrajectory, type TrajectoryRead } from '../harness/trajectory.ts'
 import type { Step } from '../step-log.ts'
 import type { Reported } from '../result.ts'
 import { packageVersion } from '../../daemon/protocol/version.ts'
+import { runCollectHooks } from './collect-hooks.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
 import { huggingFaceEnvironment, leasePolicy } from './hugging-face.ts'
 import type { HarnessEnd, HarnessRun } from './harness-run.ts'
+import { insideRun } from './inside-run.ts'
 import { miniRun } from './mini-run.ts'
+import { needsPreparation, prepareSandbox } from './prepare.ts'
 import { scriptRun } from './script-run.ts'
+import { saveRecordings } from './recordings.ts'
 import { proxyEnvironment } from './proxy-environment.ts'
 import { StepRecorder } from './step-recorder.ts'
 
@@ -67,7 +73,9 @@ export async function runAgentPhase(
     ...taskRequest(context),
     ...run.task,
     id: context.leases.task,
-  })
+  }).then((lease) =>
+    needsPreparation(context.task) ? prepareSandbox({ ...context, signal }, lease) : lease,
+  )
   opening.catch((error: unknown) => failed.abort(error))
   const harness =
     run.harness === null ? null : await open({ ...run.harness, id: context.leases.harness })
@@ -75,6 +83,8 @@ export async function runAgentPhase(
   await using recorder = await StepRecorder.open(context, harness, () =>
     gone.abort(new Error('a sandbox has ended under the agent')),
   )
+  // A harness beside it would not wait for what is prepared, only for the sandbox.
+  if (needsPreparation(context.task)) await opening
   const working = run.work?.({ task: opening, harness }, AbortSignal.any([signal, gone.signal]))
   working?.catch(() => {})
   const task = await opening
@@ -90,12 +100,13 @@ export async function runAgentPhase(
     }
   })
   onEnd()
+  if (!gone.signal.aborted) await runCollectHooks(context, task)
   watch.phase('freeze')
   const frozen = await clock.time('freeze', () => freeze(context, task, harness))
-  const steps = await recorder.finish()
+  const trajectory = trajectoryOf(outcome ?? null)
+  const steps = await recorder.finish(trajectory?.kind === 'whole' ? trajectory.trajectory : null)
   await saveRecords(context, task, harness)
   await evidence.writeJson(evidenceNames.freeze, frozen.report)
-  const trajectory = trajectoryOf(outcome ?? null)
   await evidence.writeJson(evidenceNames.atif, atif(context, trajectory, steps))
   const { end, reported } = classify(context, outcome ?? null, trajectory, frozen)
   return {
@@ -117,7 +128,9 @@ async function harnessRun(context: ExecutionContext): Promise<HarnessRun> {
   const { harness } = context.configuration
   switch (harness.kind) {
     case 'mini-swe-agent':
-      return miniRun(context)
+      return harness.placement === 'inside' ? insideRun(context) : miniRun(context)
+    case 'command':
+      return insideRun(context)
     case 'oracle':
     case 'script':
       return scriptRun(context, harness)
@@ -252,6 +265,7 @@ async function saveRecords(
   // Not by trial: an execution before this one had leases of its own.
   const leases = [task, ...(harness === null ? [] : [harness])]
   await evidence.writeLines(evidenceNames.egress, auditOf(leases, client, signal))
+  await saveRecordings(client, evidence, leases, signal)
   if (configuration.model === null) return
   await evidence.write(
     evidenceNames.exchanges,
@@ -301,6 +315,30 @@ function classify(
           gradable: true,
         }
       : null
+  const trajectory = read?.kind === 'whole' ? read.trajectory : null
+  const reported: Reported = {
+    harness: 'mini-swe-agent',
+    version: trajectory?.version ?? null,
+    exitStatus: trajectory?.exitStatus ?? null,
+    steps: trajectory?.calls ?? null,
+    inputTokens: trajectory?.inputTokens ?? null,
+    cachedInputTokens: trajectory?.cachedInputTokens ?? null,
+    outputTokens: trajectory?.outputTokens ?? null,
+    costUsd: trajectory?.costUsd ?? null,
+  }
+  if (worksInside(configuration.harness)) {
+    const end = classifyInsideEnd({
+      processExit: exit,
+      timedOut,
+      hung: outcome?.hung ?? false,
+      gatewayFault: frozen.usage.fault,
+      budgetSpent: frozen.usage.budgetSpent,
+      taskGone: frozen.gone,
+      mayEndSandbox,
+      exitStatus: trajectory?.exitStatus ?? null,
+    })
+    return { end: diskLimit ?? end, reported: trajectory === null ? null : reported }
+  }
   if (configuration.harness.kind !== 'mini-swe-agent') {
     const end = classifyScriptEnd({
       processExit: exit,
@@ -311,7 +349,6 @@ function classify(
     })
     return { end: diskLimit ?? end, reported: null }
   }
-  const trajectory = read?.kind === 'whole' ? read.trajectory : null
   const ignored = trajectory === null ? [] : (outcome?.ignoredSettings?.(trajectory.config) ?? [])
   const end =
     ignored.length > 0
@@ -324,19 +361,10 @@ function classify(
           gatewayFault: frozen.usage.fault,
           budgetSpent: frozen.usage.budgetSpent,
           timedOut,
+          hung: outcome?.hung ?? false,
           killedByUs: null,
           oom: frozen.harnessOom,
           taskGone: frozen.gone,
         })
-  const reported: Reported = {
-    harness: 'mini-swe-agent',
-    version: trajectory?.version ?? null,
-    exitStatus: trajectory?.exitStatus ?? null,
-    steps: trajectory?.calls ?? null,
-    inputTokens: trajectory?.inputTokens ?? null,
-    cachedInputTokens: trajectory?.cachedInputTokens ?? null,
-    outputTokens: trajectory?.outputTokens ?? null,
-    costUsd: trajectory?.costUsd ?? null,
-  }
   return { end: diskLimit ?? end, reported }
 }

@@ -8,23 +8,30 @@ import { createReadStream, createWriteStream } from 'node:fs'
 import { join, posix } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import type { PathKind } from '../../daemon/protocol/client.ts'
 import type { AgentFailure } from './collect.ts'
 import { isPathMissing, isRefused } from './engine-answer.ts'
 import { showPath, type BytePath } from './path-name.ts'
 import type { Sandbox } from './sandbox.ts'
+import { removeAll } from './remove-all.ts'
 import { readTar, type TarHeader } from './tar-reader.ts'
 import { tarEnd, tarHeader, tarPadding } from './tar-writer.ts'
 import { signalOption } from './tree.ts'
 
 export interface ArtifactSpec {
-  /** Absolute path in the sandbox. */
+  /** A path in the sandbox; a relative one starts at the workdir. */
   readonly source: string
   /** Globs against the path inside it and against base names. */
   readonly exclude: readonly string[]
+  /** Nothing is said when it isn't there. */
+  readonly optional?: boolean
 }
 
 export interface Artifact {
   readonly source: string
+  /** Where it lies, in the sandbox and in the verifier. */
+  readonly path: string
+  readonly kind: PathKind
   /** The tar on disk, with names from the root of the file system. */
   readonly file: string
   readonly sha256: string
@@ -44,6 +51,7 @@ export type ArtifactOutcome =
 export async function collectArtifacts(options: {
   agent: Sandbox
   artifacts: readonly ArtifactSpec[]
+  workdir?: string
   /** Where the tars are written; it exists. */
   directory: string
   maxBytes?: number
@@ -55,10 +63,10 @@ export async function collectArtifacts(options: {
   const skipped: { path: string; why: string }[] = []
   let total = 0
   for (const [index, spec] of options.artifacts.entries()) {
-    const source = posix.resolve('/', spec.source)
+    const source = posix.resolve('/', options.workdir ?? '/', spec.source)
     const archive = await agent.readArchive(source, signalOption(signal)).catch(noPath)
     if (archive === null) {
-      missing.push(spec.source)
+      if (spec.optional !== true) missing.push(spec.source)
       continue
     }
     const file = join(directory, `artifact-${index}.tar`)
@@ -80,7 +88,14 @@ export async function collectArtifacts(options: {
           message: `the declared artifacts hold more than ${maxBytes} bytes, at ${spec.source}`,
         },
       }
-    artifacts.push({ source: spec.source, file, sha256: hash.digest('hex'), ...facts })
+    artifacts.push({
+      source: spec.source,
+      path: source,
+      kind: archive.kind,
+      file,
+      sha256: hash.digest('hex'),
+      ...facts,
+    })
   }
   return { ok: true, artifacts, missing, skipped }
 }
@@ -150,11 +165,19 @@ function isExcluded(inner: BytePath, globs: readonly string[]): boolean {
   })
 }
 
+/** A directory takes the place of the image's own, as in Harbor; what the agent removed from it stays away. */
 export async function placeArtifacts(options: {
   sandbox: Sandbox
   artifacts: readonly Artifact[]
   signal?: AbortSignal
 }): Promise<void> {
+  await removeAll(
+    options.sandbox,
+    options.artifacts
+      .filter(({ kind, path }) => kind === 'directory' && path !== '/')
+      .map(({ path }) => path),
+    options.signal,
+  )
   for (const { file } of options.artifacts)
     await options.sandbox.writeArchive('/', createReadStream(file), signalOption(options.signal))
 }

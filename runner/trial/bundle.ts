@@ -6,17 +6,28 @@ import tar from 'tar-stream'
 
 const epoch = new Date(0)
 
-export async function packFiles(files: Readonly<Record<string, string | Buffer>>): Promise<Buffer> {
+export async function packFiles(
+  files: Readonly<Record<string, string | Buffer>>,
+  { executable = new Set<string>() }: { readonly executable?: ReadonlySet<string> } = {},
+): Promise<Buffer> {
   const pack = tar.pack()
   for (const name of Object.keys(files).toSorted())
-    pack.entry({ name, mode: 0o644, mtime: epoch }, files[name] ?? '')
+    pack.entry(
+      { name, mode: executable.has(name) ? 0o755 : 0o644, mtime: epoch },
+      files[name] ?? '',
+    )
   pack.finalize()
   return buffer(pack)
 }
 
-export async function packDirectory(directory: string): Promise<Buffer> {
+/** `leftOut`: paths in it that stay behind, with all below. */
+export async function packDirectory(
+  directory: string,
+  leftOut: ReadonlySet<string> = new Set(),
+): Promise<Buffer> {
   const pack = tar.pack()
   const add = async (relative: string): Promise<void> => {
+    if (leftOut.has(relative)) return
     const file = path.join(directory, relative)
     const facts = await lstat(file)
     const header = { name: relative, mtime: epoch }

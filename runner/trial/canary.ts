@@ -12,7 +12,13 @@ export interface Canary {
   readonly file: string
   /** It stands among the task's own tests of that file, and is absent where the file can't be imported. */
   readonly shared: boolean
+  /** It is a copy of one of them that contradicts itself, and uses what that one uses. */
+  readonly copy?: boolean
 }
+
+/** Whether an entry of a report is of this canary; a test with parameters has an entry for each. */
+export const isOf = ({ test }: Pick<Canary, 'test'>, id: string): boolean =>
+  id.endsWith(test) || id.includes(`${test}[`)
 
 /** A number from 0 up to and without `limit`. */
 export type Random = (limit: number) => number

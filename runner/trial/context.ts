@@ -30,9 +30,16 @@ export interface ExecutionContext {
   readonly task: Task
   readonly configuration: Configuration
   /** Ids of the images that containers are started by. */
-  readonly images: { readonly task: string; readonly harness: string | null }
+  readonly images: {
+    readonly task: string
+    readonly harness: string | null
+    /** Where hidden tests run; null: in the task's. */
+    readonly verifier: string | null
+  }
   readonly leases: LeaseIds
   readonly evidence: Evidence
+  /** What went otherwise than the task says and isn't a fault; kept in the result. */
+  readonly remarks: string[]
   readonly pristine: PristineCache
   readonly watch: Watcher
   readonly clock: PhaseClock

@@ -1,7 +1,9 @@
 /** The files of one execution: names, writing, and reading back for people who come later. */
-import { createReadStream, existsSync } from 'node:fs'
+import { createReadStream, createWriteStream, existsSync } from 'node:fs'
 import { readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { auditEventSchema, type AuditEvent } from '../../policy/audit-event.ts'
 import { makeDirectory, writeError } from '../json-file.ts'
 import { stepSchema, type Step } from '../step-log.ts'
@@ -11,6 +13,7 @@ export const evidenceNames = {
   egress: 'egress.jsonl',
   exchanges: 'exchanges.jsonl',
   patch: 'patch.diff',
+  snapshot: 'snapshot.tar',
   collect: 'collect.json',
   trajectory: 'trajectory.json',
   atif: 'trajectory.atif.json',
@@ -46,6 +49,14 @@ export class Evidence {
 
   async writeJson(name: string, value: unknown): Promise<void> {
     await this.write(name, `${JSON.stringify(value, null, 2)}\n`)
+  }
+
+  async writeStream(name: string, content: Readable): Promise<void> {
+    try {
+      await pipeline(content, createWriteStream(this.path(name), { flags: 'wx' }))
+    } catch (error) {
+      throw writeError(this.path(name), error)
+    }
   }
 
   async writeLines(

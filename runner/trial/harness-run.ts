@@ -23,6 +23,8 @@ export interface Sandboxes {
 export interface HarnessEnd {
   readonly exit: Exit
   readonly timedOut: boolean
+  /** Ended by us since nothing was heard of it. */
+  readonly hung?: boolean
   /** The harness's own account, as bytes; null where it left none or has none. */
   readonly trajectory: Uint8Array | null
   /** Settings that the harness says it used otherwise than we set them. */

@@ -1,4 +1,4 @@
-/** Puts together the `result.json` of a trial from its plan, what was measured, and its executions; writes it once. */
+/** Puts together the `result.json` of a trial from its plan, what was measured, and its executions. */
 import path from 'node:path'
 import { resultFile } from '../job/layout.ts'
 import type { Plan, PlannedTrial } from '../job/plan.ts'
@@ -7,14 +7,13 @@ import { RunnerError } from '../errors.ts'
 import { resultCanary, resultSchemaName, writeResult, type TrialResult } from '../result.ts'
 import type { Measured } from './trial.ts'
 
-export async function recordTrial(input: {
+export function trialResult(input: {
   plan: Plan
   planned: PlannedTrial
-  jobDir: string
   measured: Measured
   executions: readonly ExecutionState[]
-}): Promise<{ result: TrialResult; digest: string; path: string }> {
-  const { plan, planned, jobDir, measured, executions } = input
+}): TrialResult {
+  const { plan, planned, measured, executions } = input
   const task = plan.tasks.find(({ name }) => name === planned.task)
   const configuration = plan.configurations.find(({ name }) => name === planned.configuration)
   if (task === undefined || configuration === undefined)
@@ -23,7 +22,7 @@ export async function recordTrial(input: {
       'operator',
       `trial ${planned.trial} names a task or configuration that its plan lacks`,
     )
-  const result: TrialResult = {
+  return {
     schema: resultSchemaName,
     trial: planned.trial,
     job: plan.job,
@@ -72,8 +71,18 @@ export async function recordTrial(input: {
     endedAt: measured.endedAt,
     closedbookVersion: plan.closedbookVersion,
     reported: measured.reported,
+    ...(measured.rewards !== null && { rewards: { ...measured.rewards } }),
+    ...(task.network !== undefined && { network: { ...task.network, given: 'closed-book' } }),
+    ...(measured.notes.length > 0 && { notes: [...measured.notes] }),
   }
-  const file = resultFile(jobDir, planned.trial)
+}
+
+/** The same, written to its place at once: for those who keep no store. */
+export async function recordTrial(
+  input: Parameters<typeof trialResult>[0] & { readonly jobDir: string },
+): Promise<{ result: TrialResult; digest: string; path: string }> {
+  const result = trialResult(input)
+  const file = resultFile(input.jobDir, input.planned.trial)
   const digest = await writeResult(file, result)
-  return { result, digest, path: path.relative(jobDir, file) }
+  return { result, digest, path: path.relative(input.jobDir, file) }
 }

@@ -1,10 +1,37 @@
 /**
- * Harbor's reward files: `reward.json` (a flat map of numbers) and `reward.txt` (one number). Each number is a test of
- * its own, passed only by exactly 1. Harbor prefers the JSON in silence; here two files that disagree are no report.
+ * Harbor's reward files: `reward.json` (a flat map of numbers) and `reward.txt` (one number). Harbor prefers the JSON in
+ * silence; here two files that disagree are no report. Each number is a test of its own, passed by exactly 1, its full
+ * mark, unless the job says what counts and from where on.
  */
+import { z } from 'zod'
 import { ReportError, idText, type ReportedTest } from './reported.ts'
 
-export function parseReward(files: { json: Buffer | null; txt: Buffer | null }): ReportedTest[] {
+export type Rewards = Readonly<Record<string, number>>
+
+const ruleText = /^(>=|<=|>|<|==)\s*(-?\d+(?:\.\d+)?)$/
+
+/** Which rewards count, and what passes: `{reward: ">=0.5"}`. A reward that is not named is kept and doesn't count. */
+export const passRuleSchema = z.record(
+  z.string().min(1),
+  z.string().regex(ruleText, 'must compare with a number, such as ">=0.5" (>=, <=, >, <, ==)'),
+)
+export type PassRule = z.infer<typeof passRuleSchema>
+
+const compare: Readonly<Record<string, (value: number, bound: number) => boolean>> = {
+  '>=': (value, bound) => value >= bound,
+  '<=': (value, bound) => value <= bound,
+  '>': (value, bound) => value > bound,
+  '<': (value, bound) => value < bound,
+  '==': (value, bound) => value === bound,
+}
+
+const meets = (value: number, rule: string): boolean => {
+  const [, sign = '', bound = ''] = ruleText.exec(rule) ?? []
+  return compare[sign]?.(value, Number(bound)) === true
+}
+
+/** Throws ReportError. */
+export function readRewards(files: { json: Buffer | null; txt: Buffer | null }): Rewards {
   const fromJson = files.json === null ? null : jsonRewards(files.json.toString('utf8'))
   const fromTxt = files.txt === null ? null : textReward(files.txt.toString('utf8'))
   if (fromJson === null && fromTxt === null)
@@ -12,15 +39,26 @@ export function parseReward(files: { json: Buffer | null; txt: Buffer | null }):
   if (fromJson !== null && fromTxt !== null) {
     const [only] = fromJson.values()
     if (fromJson.size !== 1 || only !== fromTxt)
-      throw new ReportError('reward.txt and reward.json disagree')
+      throw new ReportError(
+        `reward.json says ${JSON.stringify(Object.fromEntries(fromJson))} and reward.txt ${fromTxt}; write one of them`,
+      )
   }
-  const rewards = fromJson ?? new Map([['reward', fromTxt ?? Number.NaN]])
-  return [...rewards].map(([name, value]) => ({
+  return Object.fromEntries(fromJson ?? new Map([['reward', fromTxt ?? Number.NaN]]))
+}
+
+export function rewardTests(rewards: Rewards, rule: PassRule | null): ReportedTest[] {
+  const one = (name: string, value: number, passed: boolean): ReportedTest => ({
     id: idText(name),
-    outcome: value === 1 ? 'passed' : 'failed',
+    outcome: passed ? 'passed' : 'failed',
     durationMs: null,
-    message: value === 1 ? null : `reward ${value}`,
-  }))
+    message: passed ? null : `reward ${value}${rule === null ? '' : `, not ${rule[name]}`}`,
+  })
+  if (rule === null)
+    return Object.entries(rewards).map(([name, value]) => one(name, value, value === 1))
+  return Object.entries(rule).flatMap(([name, must]) => {
+    const value = rewards[name]
+    return value === undefined ? [] : [one(name, value, meets(value, must))]
+  })
 }
 
 function textReward(text: string): number {

@@ -7,8 +7,11 @@ import { agentTimeMs, type HarnessEnd, type HarnessRun, type Sandboxes } from '.
 import { packDirectory, packFiles } from './bundle.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
+import type { HeldLease } from './held-lease.ts'
+import { capture } from './sandbox.ts'
+import { scriptTarget, solutionSource, solutionTarget } from './script-places.ts'
+import { mustSucceed } from './trusted-git.ts'
 
-const scriptTarget = '/closedbook-script'
 const logLimitBytes = 4 * 1024 * 1024
 
 export async function scriptRun(
@@ -30,12 +33,21 @@ export async function scriptRun(
       'task',
       `${task.dir} has no solution/solve.sh, so the oracle has nothing to run; add one`,
     )
-  const bundle = await client.putBundle(await packDirectory(task.solutionDir), { signal })
-  const argv = ['bash', path.posix.join('/solution', script)]
-  return run(context, { bundle, target: '/solution' }, argv, {
-    DEBIAN_FRONTEND: 'noninteractive',
-    ...env,
-  })
+  const tar = await packDirectory(task.solutionDir, task.leftOut.solution)
+  const bundle = await client.putBundle(tar, { signal })
+  const solve = path.posix.join(solutionTarget, script)
+  const settings = { DEBIAN_FRONTEND: 'noninteractive', ...env }
+  if (!task.harbor)
+    return run(context, { bundle, target: solutionTarget }, ['bash', solve], settings)
+  const mount = { bundle, target: solutionSource }
+  return run(context, mount, ['bash', '-c', `(${solve}) 2>&1`], settings, copySolution(solve))
+}
+
+/** Harbor's scripts may write beside themselves, and start by their own first line. */
+const copySolution = (solve: string) => async (task: HeldLease, signal: AbortSignal) => {
+  const script = `cp -R ${solutionSource}/. ${solutionTarget} && chmod +x ${solve}`
+  const start = { argv: ['/bin/sh', '-c', script], user: '0', workdir: '/' }
+  mustSucceed(await capture(task, start, { signal }), 'copying the solution')
 }
 
 function run(
@@ -43,9 +55,11 @@ function run(
   mount: { bundle: string; target: string },
   argv: string[],
   env: Record<string, string>,
+  before: (task: HeldLease, signal: AbortSignal) => Promise<void> = async () => {},
 ): HarnessRun {
   const work = async (sandboxes: Sandboxes, signal: AbortSignal): Promise<HarnessEnd> => {
     const task = await sandboxes.task
+    await before(task, signal)
     const log: Buffer[] = []
     const end = await task.exec(
       {

@@ -1,6 +1,8 @@
 /** Follows the event streams of an execution's leases, folds them into steps, and writes each step as it completes. */
-import { appendFile } from 'node:fs/promises'
+import { appendFile, writeFile } from 'node:fs/promises'
 import { RemoteError } from '../../daemon/protocol/errors.ts'
+import { worksInside } from '../harness/harness.ts'
+import type { Trajectory } from '../harness/trajectory.ts'
 import { StepLog, stepLine, type Step } from '../step-log.ts'
 import type { ExecutionContext } from './context.ts'
 import { evidenceNames } from './evidence.ts'
@@ -11,7 +13,8 @@ const settleMs = 30_000
 
 export class StepRecorder implements AsyncDisposable {
   readonly #context: ExecutionContext
-  readonly #log = new StepLog()
+  readonly #log: StepLog
+  readonly #inside: boolean
   readonly #stop = new AbortController()
   readonly #following: Promise<void>[] = []
   readonly #leases: string[]
@@ -21,6 +24,8 @@ export class StepRecorder implements AsyncDisposable {
 
   private constructor(context: ExecutionContext, leases: string[], onGone: () => void) {
     this.#context = context
+    this.#inside = worksInside(context.configuration.harness)
+    this.#log = new StepLog({ commandsFromCalls: this.#inside })
     this.#onGone = onGone
     this.#leases = leases
     for (const lease of leases) this.#following.push(this.#follow(lease))
@@ -74,8 +79,11 @@ export class StepRecorder implements AsyncDisposable {
     for (const step of steps) watch.step(step)
   }
 
-  /** Takes what is still under way, writes the last steps, and returns all. */
-  async finish(): Promise<readonly Step[]> {
+  /**
+   * Takes what is still under way, writes the last steps, and returns all. `account`: the harness's own, which tells of
+   * a harness in the sandbox what nobody else saw.
+   */
+  async finish(account: Pick<Trajectory, 'steps'> | null): Promise<readonly Step[]> {
     const { client } = this.#context
     this.#stop.abort()
     await Promise.allSettled(this.#following)
@@ -92,6 +100,12 @@ export class StepRecorder implements AsyncDisposable {
     }
     this.#take(this.#log.end())
     await this.#writing
+    if (this.#inside && account !== null) {
+      this.#log.complete(account.steps)
+      // Only now is known how they ended.
+      const { evidence } = this.#context
+      await writeFile(evidence.path(evidenceNames.steps), this.#log.steps.map(stepLine).join(''))
+    }
     return this.#log.steps
   }
 

@@ -6,8 +6,10 @@ import { createHash, randomInt } from 'node:crypto'
 import { lstat, readFile, readdir, readlink } from 'node:fs/promises'
 import { join, posix } from 'node:path'
 import { RunnerError } from '../errors.ts'
+import { isLeftOut } from '../task/harborignore.ts'
 import type { Suite } from '../task/task.ts'
 import { canaryFileName, makeCanary, type Canary, type Random } from './canary.ts'
+import { withContradiction } from './contradiction.ts'
 import { tarEnd, tarFile, tarHeader } from './tar-writer.ts'
 
 export const testsTarget = '/tests'
@@ -36,11 +38,18 @@ interface HostFile {
 
 export async function prepareSuite(options: {
   testsDir: string
-  suite: Pick<Suite, 'name' | 'command' | 'results'>
+  suite: Pick<Suite, 'name' | 'command' | 'results' | 'manner'>
+  /** By `.harborignore`. */
+  leftOut?: ReadonlySet<string>
   random?: Random
 }): Promise<PreparedSuite> {
-  const { testsDir, suite, random = (limit) => randomInt(limit) } = options
-  const files = new Map((await readTests(testsDir)).map((file) => [file.path, file]))
+  const { testsDir, suite, leftOut = new Set(), random = (limit) => randomInt(limit) } = options
+  const files = new Map(
+    (await readTests(testsDir))
+      .filter(({ path }) => !isLeftOut(leftOut, path))
+      .map((file) => [file.path, file]),
+  )
+  if (suite.manner === 'harbor') return asHarbor(files)
   const script = `${suite.command}\n${scriptsOf(suite.command, files)}`
   const runner = /\bpy\.?test\b/.test(script) ? 'pytest' : 'other'
   const config = runner === 'pytest' ? configOf(files) : null
@@ -59,6 +68,21 @@ export async function prepareSuite(options: {
     canaries: planted,
     note: noteOf(runner, suite.results),
     pytestConfig: config === null ? null : `${testsTarget}/${config}`,
+  }
+}
+
+/** The files as they are, the script executable; the task's own runner does the rest. */
+function asHarbor(files: Map<string, HostFile>): PreparedSuite {
+  const script = files.get('test.sh')
+  if (script !== undefined) files.set('test.sh', { ...script, mode: 0o755 })
+  const bundleTar = tarOf(files)
+  return {
+    bundleTar,
+    sha256: createHash('sha256').update(bundleTar).digest('hex'),
+    runner: 'other',
+    canaries: [],
+    note: noteOf('other', 'reward'),
+    pytestConfig: null,
   }
 }
 
@@ -179,10 +203,11 @@ function plant(
     const first = modules[0] as string
     const last = modules.at(-1) as string
     appendTo(files, first, early)
-    appendTo(files, last, late)
+    const copy = addCopy(files, last, late, random)
+    if (copy === null) appendTo(files, last, late)
     return [
       { test: early.test, file: first, shared: true },
-      { test: late.test, file: last, shared: true },
+      copy ?? { test: late.test, file: last, shared: true },
     ]
   }
   const fallback = kindOf(suite) === 'directory' ? suite : '.'
@@ -201,7 +226,8 @@ const ownTests = /(?:^|\/)(?:test_[^/]*|[^/]*_test)\.py$/
 
 /**
  * Canaries in files of the task's own: a reporter that clears whole files of failures clears these too, and one that
- * leaves files of a single test alone doesn't know them.
+ * leaves files of a single test alone doesn't know them. One is a copy of a test there that contradicts itself, where one
+ * can be copied: a reporter that clears what uses the product clears it as well.
  */
 function amongOwnTests(
   files: Map<string, HostFile>,
@@ -216,15 +242,34 @@ function amongOwnTests(
   )
   const names = new Set(taken)
   const planted: Canary[] = []
-  while (planted.length < sharedCanaries && candidates.length > 0) {
-    const [file = ''] = candidates.splice(random(candidates.length), 1)
+  const named = (): Made => {
     let canary = makeCanary(random)
     while (names.has(canary.test)) canary = makeCanary(random)
     names.add(canary.test)
+    return canary
+  }
+  const plain: string[] = []
+  // One copy is enough, for it may take as long as what it copies.
+  while (planted.length === 0 && candidates.length > 0) {
+    const [file = ''] = candidates.splice(random(candidates.length), 1)
+    const copy = addCopy(files, file, named(), random)
+    if (copy === null) plain.push(file)
+    else planted.push(copy)
+  }
+  for (const file of [...plain, ...shuffled(candidates, random)].slice(
+    0,
+    sharedCanaries - planted.length,
+  )) {
+    const canary = named()
     appendTo(files, file, canary)
     planted.push({ test: canary.test, file, shared: true })
   }
   return planted
+}
+
+function shuffled(paths: readonly string[], random: Random): string[] {
+  const left = [...paths]
+  return paths.flatMap(() => left.splice(random(left.length), 1))
 }
 
 type Made = ReturnType<typeof makeCanary>
@@ -249,8 +294,28 @@ function addCanary(
 }
 
 function appendTo(files: Map<string, HostFile>, path: string, canary: Made): void {
-  const file = files.get(path) as HostFile
   const body = canary.source.replace('():\n', `():\n${canary.imports.replace(/^(?=.)/gm, '    ')}`)
-  const text = `${file.bytes.toString('utf8').replace(/\n*$/, '')}\n\n\n${body}`
-  files.set(path, { ...file, bytes: Buffer.from(text) })
+  replaceText(files, path, (text) => `${text.replace(/\n*$/, '')}\n\n\n${body}`)
+}
+
+/** As a copy of a test that stands there; null where none can be copied. */
+function addCopy(
+  files: Map<string, HostFile>,
+  path: string,
+  { test }: Made,
+  random: Random,
+): Canary | null {
+  const whole = withContradiction(String(files.get(path)?.bytes ?? ''), test, random)
+  if (whole === null) return null
+  replaceText(files, path, () => whole)
+  return { test, file: path, shared: true, copy: true }
+}
+
+function replaceText(
+  files: Map<string, HostFile>,
+  path: string,
+  edit: (text: string) => string,
+): void {
+  const file = files.get(path) as HostFile
+  files.set(path, { ...file, bytes: Buffer.from(edit(file.bytes.toString('utf8'))) })
 }

@@ -10,7 +10,7 @@ import type { Exit } from '../../daemon/protocol/exec-frames.ts'
 import { RunnerError } from '../errors.ts'
 import type { ResultFormat } from '../task/schema.ts'
 import { isPathMissing, isRefused } from './engine-answer.ts'
-import { parseReward } from './report-reward.ts'
+import { readRewards, rewardTests, type PassRule, type Rewards } from './report-reward.ts'
 import { ReportError, type ReportedTest } from './reported.ts'
 import type { Sandbox } from './sandbox.ts'
 import { guardDirectory, testsTarget, type PreparedSuite } from './suite-bundle.ts'
@@ -31,7 +31,12 @@ export interface SuiteRun {
   readonly exit: Exit
   readonly durationMs: number
   readonly report:
-    | { readonly ok: true; readonly tests: readonly ReportedTest[] }
+    | {
+        readonly ok: true
+        readonly tests: readonly ReportedTest[]
+        /** As they were written; only where the suite reports rewards. */
+        readonly rewards?: Rewards
+      }
     | { readonly ok: false; readonly fault: SuiteFault; readonly message: string }
   /** Bounded: the first and last half of the cap. */
   readonly stdout: Buffer
@@ -76,8 +81,12 @@ exec /usr/bin/env "$@" /bin/sh -c "$command"
 `
 
 export async function runSuite(options: {
-  /** Fresh, offline, patch applied, `prepared.bundleTar` mounted at /tests. */
+  /** Fresh, offline, patch applied, `prepared.bundleTar` at /tests. */
   sandbox: Sandbox
+  /** `harbor`: in the image's own environment, nothing pinned, as the task's author had it. */
+  manner?: 'harbor' | undefined
+  /** Which rewards count and what passes; null: each, at its full mark. */
+  pass?: PassRule | null
   prepared: PreparedSuite
   command: string
   results: ResultFormat
@@ -95,7 +104,7 @@ export async function runSuite(options: {
   settle?: () => Promise<unknown>
   signal?: AbortSignal
 }): Promise<SuiteRun> {
-  const { sandbox, command, results, signal } = options
+  const { sandbox, command, results, signal, manner } = options
   const place = resultsPlace(results)
   await sandbox.writeArchive('/', Readable.from([place.tar]), signalOption(signal))
   const stdout: Buffer[] = []
@@ -103,17 +112,25 @@ export async function runSuite(options: {
   const text = command.replaceAll('{results}', place.path)
   const end = await sandbox.exec(
     {
-      argv: [
-        '/bin/sh',
-        '-c',
-        launcher,
-        'closedbook',
-        text,
-        options.workdir,
-        ...Object.entries(options.env ?? {}).map(([name, value]) => `${name}=${value}`),
-      ],
-      env: suiteEnv(options, place.path),
-      workdir: '/',
+      ...(manner === 'harbor'
+        ? {
+            argv: ['/bin/bash', '-c', `(${text}) 2>&1`],
+            env: { ...options.env },
+            workdir: options.workdir,
+          }
+        : {
+            argv: [
+              '/bin/sh',
+              '-c',
+              launcher,
+              'closedbook',
+              text,
+              options.workdir,
+              ...Object.entries(options.env ?? {}).map(([name, value]) => `${name}=${value}`),
+            ],
+            env: suiteEnv(options, place.path),
+            workdir: '/',
+          }),
       timeoutMs: options.timeoutMs,
       outputLimitBytes: options.outputLimitBytes ?? 4 * 1024 * 1024,
       ...(options.user === undefined || options.user === null ? {} : { user: options.user }),
@@ -143,7 +160,7 @@ export async function runSuite(options: {
             fault: 'timeout',
             message: `the suite did not end within ${options.timeoutMs / 1000} s`,
           }
-        : reportOf(results, files),
+        : reportOf(results, files, options.pass ?? null),
     stdout: Buffer.concat(stdout),
     stderr: Buffer.concat(stderr),
     outputBytes: end.stdout.totalBytes + end.stderr.totalBytes,
@@ -224,14 +241,13 @@ const names: Readonly<Record<Exclude<ResultFormat, 'reward'>, string>> = {
 
 /** Harbor's scripts write to /logs/verifier; everything else to a directory with a name of this run's own. */
 function resultsPlace(results: ResultFormat): ResultsPlace {
-  const directories =
+  const [outer = '', inner = '', ...more] =
     results === 'reward'
-      ? ['logs', 'logs/verifier']
+      ? ['logs', 'logs/verifier', 'logs/agent', 'logs/artifacts']
       : ['results', `results/${randomBytes(12).toString('hex')}`]
-  const [outer = '', inner = ''] = directories
   const tar = Buffer.concat([
     tarHeader({ path: outer, kind: 'directory', mode: results === 'reward' ? 0o755 : 0o711 }),
-    tarHeader({ path: inner, kind: 'directory', mode: 0o777 }),
+    ...[inner, ...more].map((path) => tarHeader({ path, kind: 'directory', mode: 0o777 })),
     tarEnd(),
   ])
   if (results === 'reward')
@@ -295,7 +311,11 @@ async function readOne(
   return { name, bytes: Buffer.concat(parts) }
 }
 
-function reportOf(results: ResultFormat, files: readonly ReadFile[]): SuiteRun['report'] {
+function reportOf(
+  results: ResultFormat,
+  files: readonly ReadFile[],
+  pass: PassRule | null,
+): SuiteRun['report'] {
   const faulty = files.find(
     (file) => 'fault' in file && (results !== 'reward' || file.fault !== 'results_missing'),
   )
@@ -312,11 +332,10 @@ function reportOf(results: ResultFormat, files: readonly ReadFile[]): SuiteRun['
       message: 'the suite wrote neither reward.txt nor reward.json',
     }
   try {
-    const tests =
-      results === 'reward'
-        ? parseReward({ json: bytesOf('reward.json'), txt: bytesOf('reward.txt') })
-        : parseReport(results, bytesOf(names[results]) ?? Buffer.alloc(0))
-    return { ok: true, tests }
+    if (results !== 'reward')
+      return { ok: true, tests: parseReport(results, bytesOf(names[results]) ?? Buffer.alloc(0)) }
+    const rewards = readRewards({ json: bytesOf('reward.json'), txt: bytesOf('reward.txt') })
+    return { ok: true, tests: rewardTests(rewards, pass), rewards }
   } catch (error) {
     if (!(error instanceof ReportError)) throw error
     return {

@@ -15,6 +15,8 @@ export interface TarHeader {
   readonly path: BytePath
   readonly kind: TarKind
   readonly mode: number
+  readonly uid: number
+  readonly gid: number
   readonly size: number
   readonly target: BytePath
 }
@@ -136,9 +138,17 @@ function headerOf(raw: Buffer, type: string, extended: ReadonlyMap<string, ByteP
     path: path.replace(/\/+$/, ''),
     kind,
     mode: numberOf(raw, 100, 8),
+    uid: idOf(extended.get('uid'), raw, 108),
+    gid: idOf(extended.get('gid'), raw, 116),
     size: kind === 'file' || kind === 'other' ? size : 0,
     target: extended.get('linkpath') ?? stringOf(raw, 157, 100),
   }
+}
+
+function idOf(extended: string | undefined, raw: Buffer, offset: number): number {
+  const id = extended === undefined ? numberOf(raw, offset, 8) : Number(extended)
+  if (!Number.isSafeInteger(id) || id < 0) throw broken('an owner that is no number')
+  return id
 }
 
 const padded = (length: number): number => Math.ceil(length / block) * block

@@ -1,4 +1,7 @@
-/** Writes tar headers with names as bytes and nothing that varies: root's, dated 0, so that equal trees are equal tars. */
+/**
+ * Writes tar headers with names as bytes and nothing that varies: dated 0, and root's unless said otherwise, so that
+ * equal trees are equal tars. Set-id bits are never written; the sticky bit is.
+ */
 import type { BytePath } from './path-name.ts'
 
 const block = 512
@@ -10,6 +13,7 @@ export interface TarItem {
   readonly mode: number
   readonly size?: number
   readonly target?: BytePath
+  readonly owner?: { readonly uid: number; readonly gid: number }
 }
 
 const typeFlag = { file: '0', hardlink: '1', symlink: '2', directory: '5' } as const
@@ -22,7 +26,10 @@ export function tarHeader(item: TarItem): Buffer {
   if (path.length > 100) records.push(['path', path])
   if (target.length > 100) records.push(['linkpath', target])
   if (size > 0o77777777777) records.push(['size', `${size}`])
-  const main = plainHeader(path, typeFlag[item.kind], item.mode, size, target)
+  const owner = item.owner ?? root
+  for (const id of ['uid', 'gid'] as const)
+    if (owner[id] > 0o7777777) records.push([id, `${owner[id]}`])
+  const main = plainHeader(path, typeFlag[item.kind], item.mode, size, target, owner)
   if (records.length === 0) return main
   const pax = Buffer.concat(records.map(([key, value]) => paxRecord(key, value)))
   return Buffer.concat([
@@ -45,12 +52,21 @@ export function tarFile(path: BytePath, bytes: Buffer, mode = 0o644): Buffer {
   ])
 }
 
-function plainHeader(path: string, type: string, mode: number, size: number, target: string) {
+const root = { uid: 0, gid: 0 }
+
+function plainHeader(
+  path: string,
+  type: string,
+  mode: number,
+  size: number,
+  target: string,
+  { uid, gid } = root,
+): Buffer {
   const header = Buffer.alloc(block)
   header.write(path.slice(0, 100), 0, 'latin1')
-  octal(header, mode & 0o777, 100, 8)
-  octal(header, 0, 108, 8)
-  octal(header, 0, 116, 8)
+  octal(header, mode & 0o1777, 100, 8)
+  octal(header, Math.min(uid, 0o7777777), 108, 8)
+  octal(header, Math.min(gid, 0o7777777), 116, 8)
   octal(header, Math.min(size, 0o77777777777), 124, 12)
   octal(header, 0, 136, 12)
   header.write(type, 156, 'latin1')

@@ -5,7 +5,9 @@
 import { ClosedbookError } from '../../daemon/protocol/errors.ts'
 import type { CanaryResult, EgressSummary, LeaseView, Usage } from '../../daemon/protocol/lease.ts'
 import { RunnerError, messageOf } from '../errors.ts'
-import type { JobContext } from '../job/run-job.ts'
+import { writeHarborFiles } from '../harbor/write.ts'
+import type { OpenJob } from '../worker/open-job.ts'
+import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { PlannedTrial } from '../job/plan.ts'
 import {
   suiteNotRun,
@@ -23,6 +25,7 @@ import { ruleFault, type TrialPhase } from './blame.ts'
 import { PhaseClock, type ExecutionContext, type LeaseIds, type Watcher } from './context.ts'
 import { Evidence } from './evidence.ts'
 import type { PristineCache } from './pristine-cache.ts'
+import type { Rewards } from './report-reward.ts'
 import { collect, PristineSandbox, verify } from './verify-phase.ts'
 
 export interface Measured {
@@ -48,15 +51,17 @@ export interface Measured {
   readonly gpus: LeaseView['gpus']
   readonly reported: Reported | null
   readonly assisted: boolean
+  readonly rewards: Rewards | null
+  /** What went otherwise than the task says and isn't a fault. */
+  readonly notes: readonly string[]
   readonly startedAt: string
   readonly endedAt: string
 }
 
 /** What an execution takes of its job; neither its ledger nor its queue. */
-export interface ExecutionInput extends Pick<
-  JobContext,
-  'plan' | 'tasks' | 'configurations' | 'harnessImage' | 'client' | 'watch' | 'signal'
-> {
+export interface ExecutionInput extends Omit<OpenJob, 'jobDir'> {
+  readonly client: DaemonClient
+  readonly signal: AbortSignal
   readonly planned: PlannedTrial
   readonly execution: string
   readonly leases: LeaseIds
@@ -66,7 +71,7 @@ export interface ExecutionInput extends Pick<
 }
 
 type Ruled = Pick<Measured, 'verdict' | 'blame' | 'reason'> &
-  Partial<Pick<Measured, 'suites' | 'tests' | 'patchDigest'>>
+  Partial<Pick<Measured, 'suites' | 'tests' | 'patchDigest' | 'rewards'>>
 
 export async function executeTrial(input: ExecutionInput): Promise<Measured> {
   const startedAt = new Date().toISOString()
@@ -74,14 +79,16 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
   const clock = new PhaseClock()
   clock.ms.queue = input.queueMs
   const phase: { now: TrialPhase } = { now: 'lease' }
-  const seen: { agent: AgentPhase | null; host: TrialResult['host'] } = {
+  const seen: { agent: AgentPhase | null; host: TrialResult['host']; remarks: string[] } = {
     agent: null,
     host: unknownHost,
+    remarks: [],
   }
   const owned = new AsyncDisposableStack()
   let ruled: Ruled
   try {
     const context = await contextOf(input, clock, phase)
+    seen.remarks = context.remarks
     const { name, engine, kernel, cpus } = await input.client.host({ signal: input.signal })
     seen.host = { name, engine, kernel, cpus }
     ruled = unlessAssisted(await work(context, owned, seen), seen.agent)
@@ -95,7 +102,7 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
   })
   const { agent } = seen
   const usage = agent?.usage
-  return {
+  const measured: Measured = {
     verdict: ruled.verdict,
     blame: ruled.blame,
     reason: ruled.reason,
@@ -114,9 +121,25 @@ export async function executeTrial(input: ExecutionInput): Promise<Measured> {
     gpus: agent?.gpus ?? [],
     reported: agent?.reported ?? null,
     assisted: agent?.assisted ?? false,
+    rewards: ruled.rewards ?? null,
+    notes: seen.remarks,
     startedAt,
     endedAt: new Date().toISOString(),
   }
+  await writeForHarbor(input, measured)
+  return measured
+}
+
+/** For other tools; no reason to lose a result. */
+async function writeForHarbor(input: ExecutionInput, measured: Measured): Promise<void> {
+  const { planned, execution, directory } = input
+  const configuration = input.configurations.get(planned.configuration)
+  if (configuration === undefined) return
+  const { trial } = planned
+  const task = taskOf(input)
+  await writeHarborFiles({ task, configuration, trial, execution, directory, measured }).catch(() =>
+    input.watch.note(planned, "the files for Harbor's tools could not be written"),
+  )
 }
 
 async function work(
@@ -171,6 +194,7 @@ const unlessAssisted = (ruled: Ruled, agent: AgentPhase | null): Ruled =>
 /** A no-op changes nothing, so what the image holds is all it takes, and that is read once. */
 const needsPristine = ({ task, configuration, images, pristine }: ExecutionContext): boolean =>
   task.verify !== 'artifacts' &&
+  task.snapshotOf !== 'container' &&
   (configuration.harness.kind !== 'noop' || !pristine.knows(images.task))
 
 /** A failed verdict also says when the agent did not end by itself. */
@@ -207,8 +231,8 @@ async function contextOf(
 ): Promise<ExecutionContext> {
   const { plan, planned, client, watch, signal } = input
   const configuration = input.configurations.get(planned.configuration)
-  const image = plan.tasks.find(({ name }) => name === planned.task)?.image
-  if (configuration === undefined || image === undefined)
+  const images = plan.tasks.find(({ name }) => name === planned.task)
+  if (configuration === undefined || images === undefined)
     throw new RunnerError('plan_invalid', 'operator', `trial ${planned.trial} is not in its plan`)
   const watcher: Watcher = {
     phase: (now) => {
@@ -225,9 +249,14 @@ async function contextOf(
     run: planned.run,
     task: taskOf(input),
     configuration,
-    images: { task: image, harness: input.harnessImage },
+    images: {
+      task: images.image,
+      harness: input.harnessImage,
+      verifier: images.verifierImage ?? null,
+    },
     leases: input.leases,
     evidence: await Evidence.open(input.directory),
+    remarks: [],
     pristine: input.pristine,
     watch: watcher,
     clock,
@@ -264,6 +293,8 @@ export function nothingMeasured(task: Task, reason: TrialReason): Measured {
     gpus: [],
     reported: null,
     assisted: false,
+    rewards: null,
+    notes: [],
     startedAt: now,
     endedAt: now,
   }

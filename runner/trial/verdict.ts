@@ -5,7 +5,7 @@
  *  2. A report in which a canary passed, was skipped or is absent was forged: the same split.
  *  3. The exit must agree with the report, canaries included: pytest ends with 1 when any test failed, else 0, and any
  *     other exit is a broken run; any other runner ends with 0 exactly when nothing failed. For a reward a pass
- *     needs exit 0; a failing reward needs nothing.
+ *     needs exit 0; a failing reward needs nothing. Of a Harbor task's script the exit is of no account, as in Harbor.
  *  4. `passed` means that every planned test of every suite was reported as passed. Absent, skipped and erroneous tests are not.
  * With canaries in it, an honest pytest run therefore always ends with exit 1.
  */
@@ -14,14 +14,16 @@ import type { SuiteCounts, TestResult, TrialBlame, TrialReason, Verdict } from '
 import { suiteNotRun } from '../result.ts'
 import type { ResultFormat } from '../task/schema.ts'
 import type { SuiteName } from '../task/task.ts'
-import type { Canary } from './canary.ts'
+import { isOf, type Canary } from './canary.ts'
 import type { ReportedTest } from './reported.ts'
+import type { Rewards } from './report-reward.ts'
 import type { SuiteRun } from './suite-run.ts'
 
 export interface SuiteEvidence {
   readonly suite: SuiteName
   readonly results: ResultFormat
   readonly runner: 'pytest' | 'other'
+  readonly manner?: 'harbor' | undefined
   /** Ids that must be reported as passed; null: whatever the report names. */
   readonly planned: readonly string[] | null
   readonly canaries: readonly Canary[]
@@ -42,6 +44,8 @@ export interface Decided {
   readonly reason: TrialReason
   readonly suites: { readonly functional: SuiteCounts; readonly regression: SuiteCounts }
   readonly tests: readonly TestResult[]
+  /** What the functional suite wrote, where it reports rewards and they can be read. */
+  readonly rewards: Rewards | null
 }
 
 export type SuiteFaultCode =
@@ -67,6 +71,7 @@ export function decideVerdict(input: VerdictInput): Decided {
       regression: regression?.counts ?? suiteNotRun(null, 0),
     },
     tests: judged.flatMap(({ tests }) => tests),
+    rewards: rewardsOf(input.functional),
   }
   const faults = judged.flatMap(({ fault }) => (fault === null ? [] : [fault]))
   const [worst] = faults.sort((a, b) => gravity.indexOf(a.code) - gravity.indexOf(b.code))
@@ -99,6 +104,9 @@ export function decideVerdict(input: VerdictInput): Decided {
       }
 }
 
+const rewardsOf = ({ run: { report } }: SuiteEvidence): Rewards | null =>
+  report.ok ? (report.rewards ?? null) : null
+
 const gravity: readonly SuiteFaultCode[] = [
   'report_forged',
   'report_disagrees',
@@ -120,8 +128,7 @@ function judge(evidence: SuiteEvidence): Judged {
     return withoutReport(evidence, code, `${suite}: ${run.report.message}${ended}`)
   }
   const reported = run.report.tests
-  const isCanary = (test: ReportedTest): boolean =>
-    canaries.some((canary) => test.id.endsWith(canary.test))
+  const isCanary = (test: ReportedTest): boolean => canaries.some((canary) => isOf(canary, test.id))
   const disagreement = exitDisagreement(evidence, reported)
   if (disagreement?.code === 'verifier_broken')
     return withoutReport(evidence, 'verifier_broken', disagreement.message)
@@ -142,8 +149,12 @@ function judge(evidence: SuiteEvidence): Judged {
 /** As it must be: failed, or absent with the whole file that it stands in, of which nothing passed then. */
 function told(canary: Canary, reported: readonly ReportedTest[]): boolean {
   const broken = ({ outcome }: ReportedTest): boolean => outcome === 'failed' || outcome === 'error'
-  const own = reported.filter((test) => test.id.endsWith(canary.test))
-  if (own.length > 0) return own.some(broken)
+  const own = reported.filter((test) => isOf(canary, test.id))
+  // A copy of a test shares its fixtures and marks, which may skip it.
+  if (own.length > 0)
+    return (
+      !own.some(({ outcome }) => outcome === 'passed') && (canary.copy === true || own.some(broken))
+    )
   if (!canary.shared) return false
   const module = canary.file.replace(/^.*\//, '').replace(/\.py$/, '')
   const ofModule = ({ id }: ReportedTest): boolean => id.split(/[.:]+/).includes(module)
@@ -209,9 +220,10 @@ function withoutReport(evidence: SuiteEvidence, code: SuiteFaultCode, message: s
 }
 
 function exitDisagreement(
-  { suite, run, results, runner }: SuiteEvidence,
+  { suite, run, results, runner, manner }: SuiteEvidence,
   reported: readonly ReportedTest[],
 ): { readonly code: 'verifier_broken' | 'report_disagrees'; readonly message: string } | null {
+  if (manner === 'harbor') return null
   const { exit } = run
   const failed = reported.some((test) => test.outcome === 'failed' || test.outcome === 'error')
   if (results === 'reward') {

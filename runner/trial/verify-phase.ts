@@ -1,8 +1,10 @@
 /**
- * Collection and verification of one execution: the patch by trusted git, then each suite in a fresh offline container
- * of its own with the patch applied and its hidden tests mounted there and only there. Both suites run side by side.
+ * Collection and verification of one execution: the patch by trusted git, a snapshot or the declared artifacts, then
+ * each suite in a fresh offline container of its own with that work laid out and its hidden tests there and only there.
+ * Both suites run side by side. A collection that does not end is infra, never a zero.
  */
 import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
 import type { LeaseRequestInput } from '../../daemon/protocol/lease.ts'
 import { RunnerError } from '../errors.ts'
 import type { Suite, SuiteName } from '../task/task.ts'
@@ -11,18 +13,31 @@ import { applyPatch } from './apply.ts'
 import { collectArtifacts, placeArtifacts, type Artifact } from './artifacts.ts'
 import { collectPatch, type AgentFailure, type Collected } from './collect.ts'
 import type { ExecutionContext } from './context.ts'
+import { withinLimit } from './deadline.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
 import type { Pristine } from './pristine.ts'
-import { prepareSuite } from './suite-bundle.ts'
+import { isEmpty, collectSnapshot, placeSnapshot, type Snapshot } from './snapshot.ts'
+import { startEntrypoint } from './prepare.ts'
+import { removeAll } from './remove-all.ts'
+import { scriptTarget, solutionSource } from './script-places.ts'
+import { prepareSuite, testsTarget, type PreparedSuite } from './suite-bundle.ts'
 import { pinPath, runSuite } from './suite-run.ts'
+import { tarEnd, tarHeader } from './tar-writer.ts'
 import { decideVerdict, type Decided, type SuiteEvidence } from './verdict.ts'
+import { workdirOf } from './workdir.ts'
 
 const resultsTimeoutGraceMs = 5000
+/** Mounts of ours in the agent's container, which are there before it changes anything. */
+const ownPlaces = [scriptTarget, solutionSource]
+
+/** How a suite's command ended and how long it took: evidence, and what limits are proposed from. */
+export const suiteFacts = (suite: SuiteName): string => `${suite}.json`
 
 /** What the agent left, in a form that goes to fresh containers. */
 export type Work =
   | { readonly kind: 'patch'; readonly collected: Collected; readonly pristine: Pristine }
+  | { readonly kind: 'snapshot'; readonly snapshot: Snapshot }
   | { readonly kind: 'artifacts'; readonly artifacts: readonly Artifact[] }
 
 export type WorkOutcome =
@@ -52,7 +67,22 @@ export class PristineSandbox implements AsyncDisposable {
   }
 }
 
+/** What takes longer hangs: a gigabyte goes through in seconds. */
+const collectLimitMs = 20 * 60_000
+
 export async function collect(
+  context: ExecutionContext,
+  agent: HeldLease,
+  fresh: PristineSandbox,
+  { limitMs = collectLimitMs }: { readonly limitMs?: number } = {},
+): Promise<WorkOutcome> {
+  return withinLimit(
+    { signal: context.signal, limitMs, what: "collecting the agent's work" },
+    (signal) => collectWork({ ...context, signal }, agent, fresh),
+  )
+}
+
+async function collectWork(
   context: ExecutionContext,
   agent: HeldLease,
   fresh: PristineSandbox,
@@ -60,6 +90,8 @@ export async function collect(
   const pristineSandbox = (): Promise<HeldLease> => fresh.open()
   const { task, evidence, signal, images, pristine: cache } = context
   if (task.verify === 'artifacts') return collectDeclared(context, agent)
+  if (task.verify === 'snapshot' && task.snapshotOf === 'container')
+    return collectChanges(context, agent)
   const workdir = await workdirOf(context)
   const pristine = await cache.get(images.task, task, workdir, pristineSandbox, signal)
   const outcome = await collectPatch({ agent, pristineSandbox, pristine, signal })
@@ -77,20 +109,45 @@ export async function collect(
   }
 }
 
-async function collectDeclared(
-  { task, evidence, signal, watch }: ExecutionContext,
+async function collectChanges(
+  { client, evidence, signal }: ExecutionContext,
   agent: HeldLease,
 ): Promise<WorkOutcome> {
+  const changes = await client.changes(agent.lease, { signal })
+  const outcome = await collectSnapshot({
+    agent,
+    changes,
+    own: ownPlaces,
+    file: evidence.path(evidenceNames.snapshot),
+    signal,
+  })
+  if (!outcome.ok) {
+    await evidence.writeJson(evidenceNames.collect, outcome)
+    return outcome
+  }
+  const { snapshot, skipped } = outcome
+  const { file: _file, ...facts } = snapshot
+  await evidence.writeJson(evidenceNames.collect, { ok: true, ...facts, skipped })
+  const digest = sha256(Buffer.from(JSON.stringify([snapshot.sha256, snapshot.deleted])))
+  return { ok: true, work: { kind: 'snapshot', snapshot }, digest }
+}
+
+async function collectDeclared(context: ExecutionContext, agent: HeldLease): Promise<WorkOutcome> {
+  const { task, evidence, signal, watch, remarks } = context
   const { artifacts } = task
   const outcome = await collectArtifacts({
     agent,
     artifacts,
+    workdir: await workdirOf(context),
     directory: evidence.directory,
     signal,
   })
   await evidence.writeJson(evidenceNames.collect, outcome)
   if (!outcome.ok) return outcome
-  for (const path of outcome.missing) watch.note(`declared artifact ${path} is not there`)
+  for (const path of outcome.missing) {
+    watch.note(`declared artifact ${path} is not there`)
+    remarks.push(`the declared artifact ${path} was not there`)
+  }
   const digest = sha256(Buffer.from(outcome.artifacts.map((one) => one.sha256).join('\n')))
   return { ok: true, work: { kind: 'artifacts', artifacts: outcome.artifacts }, digest }
 }
@@ -115,10 +172,24 @@ export async function verify(
     return { ok: false, failure: failed.failure }
   const [first, second] = runs as (SuiteEvidence | null)[]
   if (first == null) throw new Error('every task has a functional suite')
-  const changed = work.kind === 'artifacts' || !work.collected.empty
   return {
     ok: true,
-    decided: decideVerdict({ changed, functional: first, regression: second ?? null }),
+    decided: decideVerdict({
+      changed: isChanged(work),
+      functional: first,
+      regression: second ?? null,
+    }),
+  }
+}
+
+const isChanged = (work: Work): boolean => {
+  switch (work.kind) {
+    case 'patch':
+      return !work.collected.empty
+    case 'snapshot':
+      return !isEmpty(work.snapshot)
+    case 'artifacts':
+      return work.artifacts.some(({ kind, entries }) => kind !== 'directory' || entries > 1)
   }
 }
 
@@ -128,29 +199,35 @@ async function verifySuite(
   suite: Suite,
   owned: AsyncDisposableStack,
 ): Promise<SuiteEvidence | { failure: AgentFailure }> {
-  const { client, task, signal, evidence } = context
-  const now = treeDigest(await readTree(task.testsDir))
+  const { client, task, configuration, signal, evidence } = context
+  const now = treeDigest(await readTree(task.testsDir).catch(() => []))
   if (now !== task.testsDigest)
     throw new RunnerError(
       'plan_changed',
       'operator',
       `${task.testsDir} was edited while the job runs; put the planned tests back, or start a new job`,
     )
-  const prepared = await prepareSuite({ testsDir: task.testsDir, suite })
-  const bundle = await client.putBundle(prepared.bundleTar, { signal })
-  owned.defer(() => client.removeBundle(bundle).catch(() => {}))
-  const sandbox = owned.use(await openOffline(context, suite.name, [{ bundle, target: '/tests' }]))
+  const prepared = await prepareSuite({
+    testsDir: task.testsDir,
+    suite,
+    leftOut: task.leftOut.tests,
+  })
+  const sandbox = await openForTests(context, suite, prepared, owned)
   const applied = await apply(work, sandbox, signal)
   if (!applied.ok) return { failure: applied.failure }
+  if (suite.manner === 'harbor') await layTests(context, sandbox, work, prepared)
+  const pass = suite.name === 'functional' ? configuration.pass : null
   const run = await runSuite({
     sandbox,
     prepared,
     command: suite.command,
     results: suite.results,
-    workdir: await workdirOf(context),
+    manner: suite.manner,
+    pass,
+    workdir: await verifierWorkdir(context),
     timeoutMs: suite.timeoutSeconds * 1000 + resultsTimeoutGraceMs,
     env: task.verifier.env,
-    user: task.verifier.user,
+    user: task.verifier.user ?? (suite.manner === 'harbor' ? await imageUser(context) : null),
     ...(work.kind === 'patch'
       ? {
           path: pinPath(
@@ -165,6 +242,12 @@ async function verifySuite(
   })
   await evidence.write(`${suite.name}.stdout`, run.stdout)
   await evidence.write(`${suite.name}.stderr`, run.stderr)
+  await evidence.writeJson(suiteFacts(suite.name), {
+    command: run.command,
+    exit: run.exit,
+    durationMs: run.durationMs,
+    outputBytes: run.outputBytes,
+  })
   for (const { name, bytes } of run.reportFiles)
     await evidence.write(`${suite.name}-${name}`, bytes)
   await sandbox[Symbol.asyncDispose]()
@@ -172,10 +255,47 @@ async function verifySuite(
     suite: suite.name,
     results: suite.results,
     runner: prepared.runner,
-    planned: suite.expected,
+    manner: suite.manner,
+    planned: pass !== null && suite.results === 'reward' ? Object.keys(pass) : suite.expected,
     canaries: prepared.canaries,
     run,
   }
+}
+
+async function openForTests(
+  context: ExecutionContext,
+  suite: Suite,
+  prepared: PreparedSuite,
+  owned: AsyncDisposableStack,
+): Promise<HeldLease> {
+  if (suite.manner === 'harbor') return owned.use(await openOffline(context, suite.name, []))
+  const { client, signal } = context
+  const bundle = await client.putBundle(prepared.bundleTar, { signal })
+  owned.defer(() => client.removeBundle(bundle).catch(() => {}))
+  return owned.use(await openOffline(context, suite.name, [{ bundle, target: testsTarget }]))
+}
+
+/**
+ * Harbor's scripts may write beside themselves, so their tests are no mount. They come after the agent's work, which may
+ * neither bring a reward along nor stand in their place; an image that holds them keeps its own.
+ */
+async function layTests(
+  context: ExecutionContext,
+  sandbox: HeldLease,
+  work: Work,
+  prepared: PreparedSuite,
+): Promise<void> {
+  const { task, signal } = context
+  if (work.kind === 'artifacts') await removeAll(sandbox, ['/logs/verifier'], signal)
+  const image = await verifierImage(context)
+  if (task.verifier.place?.bundled !== true) {
+    const directory = tarHeader({ path: testsTarget.slice(1), kind: 'directory', mode: 0o755 })
+    const top = Readable.from([Buffer.concat([directory, tarEnd()])])
+    await sandbox.writeArchive('/', top, { signal })
+    await sandbox.writeArchive(testsTarget, Readable.from([prepared.bundleTar]), { signal })
+  }
+  const user = image.user === '' ? '0' : image.user
+  await startEntrypoint(sandbox, image.entrypoint, { user, workdir: image.workdir }, signal)
 }
 
 async function apply(
@@ -185,6 +305,10 @@ async function apply(
 ): Promise<{ ok: true } | { ok: false; failure: AgentFailure }> {
   if (work.kind === 'artifacts') {
     await placeArtifacts({ sandbox, artifacts: work.artifacts, signal })
+    return { ok: true }
+  }
+  if (work.kind === 'snapshot') {
+    await placeSnapshot({ sandbox, snapshot: work.snapshot, signal })
     return { ok: true }
   }
   const { collected, pristine } = work
@@ -197,17 +321,19 @@ async function openOffline(
   role: 'pristine' | SuiteName,
   mounts: NonNullable<LeaseRequestInput['mounts']>,
 ): Promise<HeldLease> {
-  const { resources, capabilities } = task.environment
+  const place = role === 'pristine' ? null : task.verifier.place
+  const { capabilities } = task.environment
+  const { env, resources } = place ?? task.environment
   const request: LeaseRequestInput & { id: string } = {
     id: leases[role],
-    image: images.task,
+    image: (role === 'pristine' ? null : images.verifier) ?? images.task,
     network: 'offline',
     resources: { ...resources },
     capabilities: [...capabilities],
     gpus: task.hardware === 'h100' && role !== 'pristine' ? 1 : 0,
     mounts,
     user: 'root',
-    env: task.environment.env,
+    env,
     owner: job,
     trial,
   }
@@ -215,22 +341,23 @@ async function openOffline(
   return HeldLease.open(client, request, { signal, onWait })
 }
 
-async function imagePath({
+const verifierImage = ({
   client,
   images,
   signal,
-}: ExecutionContext): Promise<string | undefined> {
-  const { env } = await client.inspectImage(images.task, { signal })
+}: ExecutionContext): ReturnType<ExecutionContext['client']['inspectImage']> =>
+  client.inspectImage(images.verifier ?? images.task, { signal })
+
+async function imagePath(context: ExecutionContext): Promise<string | undefined> {
+  const { env } = await verifierImage(context)
   return env.find((one) => one.startsWith('PATH='))?.slice('PATH='.length)
 }
 
-export async function workdirOf({
-  client,
-  task,
-  images,
-  signal,
-}: ExecutionContext): Promise<string> {
-  if (task.workdir !== null) return task.workdir
-  const { workdir } = await client.inspectImage(images.task, { signal })
-  return workdir === '' ? '/' : workdir
+const imageUser = async (context: ExecutionContext): Promise<string | null> =>
+  (await verifierImage(context)).user || null
+
+async function verifierWorkdir(context: ExecutionContext): Promise<string> {
+  const { place } = context.task.verifier
+  if (place === null) return workdirOf(context)
+  return place.workdir ?? ((await verifierImage(context)).workdir || '/')
 }
