@@ -22,10 +22,13 @@ import { Journal, writeDurably } from './lease/journal.ts'
 import { Leases } from './lease/leases.ts'
 import { createLogger, type Logger } from './logger.ts'
 import type { HostFacts } from './protocol/lease.ts'
+import { Ptys } from './pty/ptys.ts'
 import { Retention } from './retention.ts'
 import { addAuditRoutes } from './server/audit-routes.ts'
 import { addHostRoutes } from './server/host-routes.ts'
 import { addLeaseRoutes } from './server/lease-routes.ts'
+import { openFront, openGate } from './server/front.ts'
+import { addPtyRoutes } from './server/pty-routes.ts'
 import { Router } from './server/router.ts'
 import { findTools } from './tools.ts'
 import { packageVersion } from './protocol/version.ts'
@@ -55,7 +58,8 @@ export class Daemon implements AsyncDisposable {
     await using undo = new AsyncDisposableStack()
     const directories = await makeDirectories(config.stateDir)
     const socket = socketOf(config)
-    const router = new Router(log)
+    const gate = await openGate(config.stateDir, log, undo)
+    const router = new Router(log, gate)
     const server = router.createServer()
     undo.defer(() => closeServer(server))
     await claimSocket(socket)
@@ -76,6 +80,15 @@ export class Daemon implements AsyncDisposable {
     )
     const cpus = engineInfo.cpus * config.capacity.cpuShare
     const huggingFace = await openHuggingFaceParts(config, undo)
+    const ptys = undo.use(
+      new Ptys({
+        directory: path.join(config.stateDir, 'pty'),
+        engineSocket: engineSocketOf(config),
+        logLevel: config.logLevel,
+        log,
+      }),
+    )
+    await ptys.find()
     const leases = undo.use(
       new Leases({
         engine,
@@ -86,6 +99,7 @@ export class Daemon implements AsyncDisposable {
         bundles,
         directories,
         gpus,
+        ptys,
         admission: new Admission({
           hostCpus: engineInfo.cpus,
           cpus,
@@ -118,6 +132,7 @@ export class Daemon implements AsyncDisposable {
     )
     const ended = Promise.withResolvers<void>()
     addLeaseRoutes(router, { leases, directories })
+    addPtyRoutes(router, { leases, journal, ptys })
     addAuditRoutes(router, { leases, journal, directory: directories.audit })
     addHostRoutes(router, {
       engine,
@@ -132,9 +147,16 @@ export class Daemon implements AsyncDisposable {
         engineSocket: engineSocketOf(config),
         stateDir: config.stateDir,
         leases: leases.list().length,
+        url: front.url,
       }),
       shutdown: () => ended.resolve(),
     })
+    const front = undo.use(
+      await openFront(router, {
+        ...{ config, gate, leases, gpus, engineRoot: engineInfo.dataRoot, log },
+        cache: () => ({ ...huggingFace.cache.stats() }),
+      }),
+    )
     await listen(server, socket)
     undo.defer(() => rm(socket, { force: true }))
     log.info({ socket, engine: engineInfo.version, version: packageVersion }, 'daemon.ready')

@@ -36,7 +36,12 @@ export class LeaseError extends ClosedbookError {
   declare readonly code: LeaseErrorCode
 }
 
-export type RequestErrorCode = 'bad_request' | 'not_found' | 'too_large' | 'unsupported'
+export type RequestErrorCode =
+  | 'bad_request'
+  | 'not_found'
+  | 'too_large'
+  | 'unsupported'
+  | 'board_conflict'
 
 /** The caller sent something that can't be served; the message names the field and the fix. */
 export class RequestError extends ClosedbookError {

@@ -63,6 +63,16 @@ export async function killTree(
   return { killed: killed.size, complete: false }
 }
 
+/** One signal to everything of the tree that can be known by its marker or its descent; for asking before killing. */
+export function signalTree(tree: Tree, rootPid: number, signal: NodeJS.Signals): void {
+  for (const pid of findTree(tree, new Set(rootPid > 0 ? [rootPid] : []), false))
+    try {
+      process.kill(pid, signal)
+    } catch {
+      // gone meanwhile
+    }
+}
+
 /** Live processes that carry the exec's marker. */
 export function marked(tree: Tree): number[] {
   const marker = markerOf(tree.execId)

@@ -37,6 +37,7 @@ export interface CallsOptions {
   readonly parameters: Readonly<Record<string, unknown>>
   /** An upstream that has said nothing for so long when the gateway shuts hangs: the time was not the agent's. */
   readonly patienceMs: number
+  readonly firstNumber: number
   readonly upstream: Upstream
   readonly meter: Meter
   readonly log: ExchangeLog | null
@@ -59,10 +60,11 @@ export class Calls {
   readonly #options: CallsOptions
   readonly #bodies = new BodyReader()
   #atOnce = 0
-  #numbers = 0
+  #numbers: number
 
   constructor(options: CallsOptions) {
     this.#options = options
+    this.#numbers = options.firstNumber
   }
 
   /** Never rejects. */

@@ -8,16 +8,18 @@ import type { RecordedCall } from '../protocol/recording.ts'
 export class ExchangeLog {
   readonly #file: FileHandle
   readonly #ended = new Map<number, string>()
-  #next = 0
+  #next: number
   #writing: Promise<void> = Promise.resolve()
   #failure: unknown = null
 
-  private constructor(file: FileHandle) {
+  private constructor(file: FileHandle, first: number) {
     this.#file = file
+    this.#next = first
   }
 
-  static async open(path: string): Promise<ExchangeLog> {
-    return new ExchangeLog(await open(path, 'a', 0o600))
+  /** `first`: number of the first call that is appended, those before it being there. */
+  static async open(path: string, first = 0): Promise<ExchangeLog> {
+    return new ExchangeLog(await open(path, 'a', 0o600), first)
   }
 
   get failure(): unknown {

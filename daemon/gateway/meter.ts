@@ -7,6 +7,7 @@
  */
 import type { ModelGatewaySpec, Usage } from '../protocol/lease.ts'
 import { addTokens, costOf, noTokens, type Tokens } from '../protocol/model-cost.ts'
+import type { PastCalls } from './past-calls.ts'
 import type { Fault } from './relay.ts'
 
 /** What a call may take. */
@@ -53,9 +54,15 @@ export class Meter {
   #shut = false
   readonly #idle = Promise.withResolvers<void>()
 
-  constructor(spec: Pick<ModelGatewaySpec, 'price' | 'budget'>) {
+  constructor(
+    spec: Pick<ModelGatewaySpec, 'price' | 'budget'>,
+    past: Pick<PastCalls, 'tokens' | 'calls'> | null = null,
+  ) {
     this.#price = spec.price
     this.#budget = spec.budget
+    if (past === null) return
+    this.#tokens = past.tokens
+    this.#calls = past.calls
   }
 
   get calls(): number {

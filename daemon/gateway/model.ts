@@ -25,6 +25,7 @@ import { modelApis } from './apis.ts'
 import { Calls, type GatewayAudit, type ModelCallEvent } from './calls.ts'
 import { ExchangeLog } from './exchange-log.ts'
 import { Meter } from './meter.ts'
+import type { PastCalls } from './past-calls.ts'
 import { ProviderUpstream } from './provider.ts'
 import { ReplayUpstream } from './replay.ts'
 import { Reply } from './reply.ts'
@@ -36,6 +37,8 @@ export interface ModelGatewayDeps {
   readonly audit: GatewayAudit
   /** The recording to serve where the spec says `replay`. */
   readonly replay: readonly RecordedCall[] | null
+  /** Of a gateway that this one goes on for. */
+  readonly past?: PastCalls | null
   /** Where exchanges go, if the spec wants them recorded. */
   readonly exchangesFile: string
   readonly onCall: (event: ModelCallEvent) => void
@@ -63,7 +66,9 @@ export class ModelGateway implements AsyncDisposable {
   /** Throws LeaseError `lease_refused` for a spec that can't be a closed book or has no recording to serve. */
   static async open(spec: ModelGatewaySpec, deps: ModelGatewayDeps): Promise<ModelGateway> {
     const upstream = upstreamOf(spec, deps)
-    const log = spec.record ? await ExchangeLog.open(deps.exchangesFile) : null
+    const log = spec.record
+      ? await ExchangeLog.open(deps.exchangesFile, deps.past?.exchanges)
+      : null
     return new ModelGateway(spec, deps, upstream, log)
   }
 
@@ -77,12 +82,13 @@ export class ModelGateway implements AsyncDisposable {
     this.#deps = deps
     this.#upstream = upstream
     this.#log = log
-    this.#meter = new Meter(spec)
+    this.#meter = new Meter(spec, deps.past)
     this.#apis = modelApis.filter(({ kind }) => ['replay', kind].includes(spec.upstream.kind))
     this.#calls = new Calls({
       model: spec.model,
       parameters: spec.parameters,
       patienceMs: spec.upstreamTimeoutMs / 2,
+      firstNumber: deps.past?.exchanges ?? 0,
       upstream,
       meter: this.#meter,
       log,
@@ -219,7 +225,7 @@ export class ModelGateway implements AsyncDisposable {
 
 function upstreamOf(spec: ModelGatewaySpec, deps: ModelGatewayDeps): Upstream {
   if (spec.upstream.kind === 'replay') {
-    if (deps.replay !== null) return new ReplayUpstream(deps.replay)
+    if (deps.replay !== null) return new ReplayUpstream(deps.replay, deps.past)
     throw new LeaseError(
       'lease_refused',
       'caller',

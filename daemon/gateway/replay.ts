@@ -4,6 +4,7 @@
  * other questions. Such a call takes no line. Counting tokens is no call: it has lines of its own.
  */
 import type { RecordedCall } from '../protocol/recording.ts'
+import type { PastCalls } from './past-calls.ts'
 import { type Answer, type Ask, type StreamItem, type Upstream, UpstreamError } from './upstream.ts'
 
 /** Of a recording, and the first that was not served yet. */
@@ -18,9 +19,19 @@ export class ReplayUpstream implements Upstream {
   readonly #calls: Lines
   readonly #counts: Lines
 
-  constructor(calls: readonly RecordedCall[]) {
-    this.#calls = { list: calls.filter(({ api }) => api !== 'anthropic.count'), next: 0 }
-    this.#counts = { list: calls.filter(({ api }) => api === 'anthropic.count'), next: 0 }
+  /** `past`: what was served before. */
+  constructor(
+    calls: readonly RecordedCall[],
+    past: Pick<PastCalls, 'servedCalls' | 'servedCounts'> | null = null,
+  ) {
+    this.#calls = {
+      list: calls.filter(({ api }) => api !== 'anthropic.count'),
+      next: past?.servedCalls ?? 0,
+    }
+    this.#counts = {
+      list: calls.filter(({ api }) => api === 'anthropic.count'),
+      next: past?.servedCounts ?? 0,
+    }
   }
 
   prepare(ask: Ask): () => Promise<Answer> {

@@ -1,4 +1,5 @@
 /** What a lease is made of while it lives. The opening phases fill it in; only the lease itself uses it afterwards. */
+import type { Server } from 'node:net'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import type { AuditLog } from '../egress/audit-log.ts'
 import type { Cgroup } from '../engine/cgroup.ts'
@@ -25,6 +26,8 @@ export interface LeaseParts {
   auditWatchers: Set<(event: AuditEvent) => void>
   events: EventLog
   model: ModelGateway | null
+  /** Of a lease that has or had a model. */
+  modelListener: Server | null
   huggingFace: HuggingFaceGateway | null
   /** Path of an artifact that the gateway serves, for the proof. */
   artifact: string | null

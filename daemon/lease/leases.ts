@@ -6,11 +6,11 @@
 import { randomBytes } from 'node:crypto'
 import { instanceLabel, isExport, leaseOfLabels } from '../engine/labels.ts'
 import { LeaseError } from '../errors.ts'
-import type { LeaseRequest } from '../protocol/lease.ts'
+import type { LeaseRequest, ModelGatewaySpec } from '../protocol/lease.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import type { Lease } from './lease.ts'
-import { adoptLease, openLease } from './open-lease.ts'
+import { adoptLease, openLease, openModel } from './open-lease.ts'
 
 const reapEveryMs = 5000
 /** What the engine was still making for the last daemon when this one looked is there by then. */
@@ -151,9 +151,15 @@ export class Leases implements AsyncDisposable {
     }
   }
 
+  /** For an adopted lease: keys are kept nowhere, so its owner brings the model again. */
+  async supplyModel(id: string, model: ModelGatewaySpec): Promise<void> {
+    await openModel(this.get(id), model, this.#deps)
+  }
+
   #unfit(record: LeaseRecord): string | null {
-    if (record.hadModel || record.request.execInto !== undefined)
-      return 'the daemon was restarted, and a gateway does not outlive it'
+    // Commands that it ran in its task's sandbox were lost with the daemon.
+    if (record.request.execInto !== undefined)
+      return 'the daemon was restarted, and an exec gateway does not outlive it'
     if (!adoptable.has(record.state)) return `the daemon was restarted while it was ${record.state}`
     if (Date.parse(record.expiresAt) <= Date.now()) return 'expired'
     return null

@@ -5,6 +5,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import type { Socket } from 'node:net'
 import path from 'node:path'
 import type { AuditEvent } from '../../policy/audit-event.ts'
 import { AuditLog } from '../egress/audit-log.ts'
@@ -15,7 +16,7 @@ import type { ImageInfo } from '../engine/engine.ts'
 import { ClosedbookError, LeaseError, RequestError } from '../errors.ts'
 import { ModelGateway } from '../gateway/model.ts'
 import { SealedNetwork } from '../network/seal.ts'
-import type { LeaseRequest } from '../protocol/lease.ts'
+import type { LeaseRequest, ModelGatewaySpec } from '../protocol/lease.ts'
 import { recordedCallSchema, type RecordedCall } from '../protocol/recording.ts'
 import { leaseLabels } from '../engine/labels.ts'
 import { DiskWatch } from './disk-watch.ts'
@@ -25,6 +26,7 @@ import { openHuggingFace, wantsHuggingFace } from './hugging-face.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import { Lease } from './lease.ts'
+import { readPastCalls } from './past-calls.ts'
 import type { LeaseParts } from './lease-parts.ts'
 
 /** What a policy's limit of bytes counts. */
@@ -123,7 +125,8 @@ export async function adoptLease(record: LeaseRecord, deps: LeaseDeps): Promise<
   try {
     own(lease, deps, container)
     attach(lease, deps, state.pid, state.upperDir)
-    if (request.network === 'sealed') await seal(lease, deps, { adopted, spentBytes })
+    if (request.network === 'sealed')
+      await seal(lease, deps, { adopted, spentBytes, hadModel: record.hadModel })
     await lease.ptys.adopt(container)
     parts.audit.append({
       kind: 'lifecycle',
@@ -202,6 +205,7 @@ async function openRecords(
     auditWatchers,
     events,
     model: null,
+    modelListener: null,
     huggingFace: null,
     artifact: null,
     execGateway: null,
@@ -295,7 +299,12 @@ function sparePid1(pid: number): void {
 async function seal(
   lease: Lease,
   deps: LeaseDeps,
-  options: { signal?: AbortSignal; adopted?: readonly AuditEvent[]; spentBytes?: number },
+  options: {
+    signal?: AbortSignal
+    adopted?: readonly AuditEvent[]
+    spentBytes?: number
+    hadModel?: boolean
+  },
 ): Promise<void> {
   const { parts, request, owned } = lease
   const { execInto } = request
@@ -303,7 +312,7 @@ async function seal(
   const network = owned.use(
     await SealedNetwork.open({
       pid: parts.pid,
-      model: request.model !== undefined,
+      model: request.model !== undefined || options.hadModel === true,
       huggingFace: wantsHuggingFace(request),
       exec: execInto !== undefined,
       onCensus: (record) =>
@@ -323,17 +332,10 @@ async function seal(
     }),
   )
   nameOf = (address) => egress.nameOf(address)
-  if (request.model !== undefined && model !== null) {
-    parts.model = owned.use(
-      await ModelGateway.open(request.model, {
-        server: model,
-        audit: parts.audit,
-        replay: await readRecording(request.model, deps),
-        exchangesFile: path.join(deps.directories.exchanges, `${lease.id}.jsonl`),
-        onCall: (event) => parts.events.append(event),
-        signal: lease.ended,
-      }),
-    )
+  if (model !== null) {
+    parts.modelListener = model
+    if (request.model !== undefined) await openModel(lease, request.model, deps)
+    else model.on('connection', closeAtOnce)
   }
   if (huggingFace !== null) await openHuggingFace(lease, deps, huggingFace, options)
   if (execInto !== undefined && exec !== null)
@@ -348,6 +350,37 @@ async function seal(
         execInto,
       ),
     )
+}
+
+/** Until the model is told again a client is refused, and tries once more. */
+const closeAtOnce = (socket: Socket): void => void socket.destroy()
+
+/** For a new lease, or for one whose last gateway ended with its daemon: that one's meter is gone on with. */
+export async function openModel(
+  lease: Lease,
+  spec: ModelGatewaySpec,
+  deps: LeaseDeps,
+): Promise<void> {
+  const { parts } = lease
+  const server = parts.modelListener
+  if (server === null || parts.model !== null)
+    throw new LeaseError(
+      'lease_wrong_state',
+      'caller',
+      `lease ${lease.id} ${server === null ? 'was opened without a model' : 'has its model gateway'}`,
+    )
+  const exchangesFile = path.join(deps.directories.exchanges, `${lease.id}.jsonl`)
+  const gateway = await ModelGateway.open(spec, {
+    server,
+    audit: parts.audit,
+    replay: await readRecording(spec, deps),
+    past: lease.state === 'sealing' ? null : await readPastCalls(parts.events, exchangesFile),
+    exchangesFile,
+    onCall: (event) => parts.events.append(event),
+    signal: lease.ended,
+  })
+  server.removeListener('connection', closeAtOnce)
+  parts.model = lease.owned.use(gateway)
 }
 
 /** A harness may be opened before its task: the two are sealed side by side. */

@@ -11,6 +11,7 @@
  *   GET    /v1/leases/:id                  LeaseView
  *   GET    /v1/leases/:id?waitFor=ready    waits until that state or `closing`, `timeoutMs` at most
  *   POST   /v1/leases/:id/renew            LeaseView: pushes expiresAt by its ttl
+ *   POST   /v1/leases/:id/model            LeaseView: {the request's model}, for a lease that `awaitsModel`
  *   POST   /v1/leases/:id/freeze           FreezeReport; shuts the model gateway first; idempotent
  *   POST   /v1/leases/:id/prove            {canaries: CanaryResult[], ok}: runs the canaries again (proof.after)
  *   DELETE /v1/leases/:id                  LeaseView `closed`; idempotent

@@ -150,8 +150,17 @@ export class DaemonClient implements AsyncDisposable {
     return understood(leaseViewSchema, await this.#json('GET', `/v1/leases/${id}`, wait))
   }
 
-  async renew(id: string, wait: Wait = {}): Promise<void> {
-    await this.#json('POST', `/v1/leases/${id}/renew`, wait)
+  async renew(id: string, wait: Wait = {}): Promise<LeaseView> {
+    return understood(leaseViewSchema, await this.#json('POST', `/v1/leases/${id}/renew`, wait))
+  }
+
+  /** Tells a daemon that was restarted of the model again. */
+  async supplyModel(
+    id: string,
+    model: NonNullable<LeaseRequestInput['model']>,
+    wait: Wait = {},
+  ): Promise<void> {
+    await this.#json('POST', `/v1/leases/${id}/model`, { ...wait, body: model })
   }
 
   async freeze(id: string, wait: Wait = {}): Promise<FreezeReport> {

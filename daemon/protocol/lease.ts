@@ -203,6 +203,8 @@ export const leaseViewSchema = z.strictObject({
   expiresAt: z.string(),
   /** Why it is closing or closed, for people. */
   reason: z.string().nullable(),
+  /** The daemon was restarted, and waits to be told of the model again: it keeps no key. */
+  awaitsModel: z.boolean().default(false),
   proof: z.strictObject({
     before: z.array(canaryResultSchema),
     after: z.array(canaryResultSchema),

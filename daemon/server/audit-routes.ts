@@ -11,7 +11,13 @@ import { RequestError } from '../errors.ts'
 import type { Journal } from '../lease/journal.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Leases } from '../lease/leases.ts'
-import { auditQuerySchema, type AuditQuery, type LeaseAudit } from '../protocol/audit.ts'
+import {
+  auditQuerySchema,
+  auditSummariesSchema,
+  auditVerdictsSchema,
+  type AuditQuery,
+  type LeaseAudit,
+} from '../protocol/audit.ts'
 import { zodMessage } from '../protocol/zod-message.ts'
 import { sendJson, type Call, type Router } from './router.ts'
 
@@ -25,50 +31,90 @@ export interface AuditRouteDeps {
 const censusEveryMs = 2_000
 
 export function addAuditRoutes(router: Router, deps: AuditRouteDeps): void {
-  router.on('GET', '/v1/audit', async (call) => {
-    const id = call.url.searchParams.get('of') ?? ''
-    const ids = leasesOf(id, deps)
-    if (call.url.searchParams.get('follow') === 'true') return follow(call, id, ids, deps)
-    return send(call, searchAudit(settled(ids, deps), { canaries: true }, { signal: call.signal }))
-  })
-
-  router.on('GET', '/v1/audit/query', async (call) => {
-    const query = queryOf(call)
-    const found = searchAudit(settled(chosen(query, deps), deps), query, { signal: call.signal })
-    return send(call, found)
-  })
-
-  router.on('GET', '/v1/audit/summary', async (call) => {
-    const leases: LeaseAudit[] = []
-    for (const lease of leasesOf(call.url.searchParams.get('of') ?? '', deps)) {
-      const file = fileOf(lease, deps)
-      const open = await settle(lease, deps)
-      if (open === undefined && !existsSync(file)) continue
-      const { signal } = call
-      const totals = open?.parts.audit.totals() ?? (await totalsOf(file, { signal }))
-      const trial = deps.journal.index.get(lease)?.trial ?? null
-      leases.push({ lease, trial, open: open !== undefined, totals })
-    }
-    sendJson(call.response, 200, { leases })
-  })
-
-  router.on('GET', '/v1/audit/verify', async (call) => {
-    const { signal } = call
-    const leases = []
-    for (const lease of leasesOf(call.url.searchParams.get('of') ?? '', deps)) {
-      const file = fileOf(lease, deps)
-      const open = await settle(lease, deps)
-      const { before, after } = (open ?? (await deps.journal.read(lease)))?.proof ?? noProof
-      if (!existsSync(file)) continue
-      // Bytes that may still be on their way are not looked at.
-      const bytes = open?.parts.audit.bytes
-      if (open !== undefined) await written(open)
-      leases.push(
-        ...(await checkAudit(file, { lease, proof: [...before, ...after], bytes, signal })),
+  router.on(
+    'GET',
+    '/v1/audit',
+    {
+      role: 'view',
+      summary: 'every decision about a lease or trial, also as it comes',
+      type: 'application/x-ndjson',
+    },
+    async (call) => {
+      const id = call.url.searchParams.get('of') ?? ''
+      const ids = leasesOf(id, deps)
+      if (call.url.searchParams.get('follow') === 'true') return follow(call, id, ids, deps)
+      return send(
+        call,
+        searchAudit(settled(ids, deps), { canaries: true }, { signal: call.signal }),
       )
-    }
-    sendJson(call.response, 200, { leases })
-  })
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/audit/query',
+    {
+      role: 'view',
+      summary: 'a search over the decisions of all leases',
+      query: auditQuerySchema,
+      type: 'application/x-ndjson',
+    },
+    async (call) => {
+      const query = queryOf(call)
+      const found = searchAudit(settled(chosen(query, deps), deps), query, { signal: call.signal })
+      return send(call, found)
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/audit/summary',
+    {
+      role: 'view',
+      summary: 'exact totals and the targets tried most',
+      answer: auditSummariesSchema,
+    },
+    async (call) => {
+      const leases: LeaseAudit[] = []
+      for (const lease of leasesOf(call.url.searchParams.get('of') ?? '', deps)) {
+        const file = fileOf(lease, deps)
+        const open = await settle(lease, deps)
+        if (open === undefined && !existsSync(file)) continue
+        const { signal } = call
+        const totals = open?.parts.audit.totals() ?? (await totalsOf(file, { signal }))
+        const trial = deps.journal.index.get(lease)?.trial ?? null
+        leases.push({ lease, trial, open: open !== undefined, totals })
+      }
+      sendJson(call.response, 200, { leases })
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/audit/verify',
+    {
+      role: 'view',
+      summary: 'numbers, chain, schema, end and canaries of audit logs',
+      answer: auditVerdictsSchema,
+    },
+    async (call) => {
+      const { signal } = call
+      const leases = []
+      for (const lease of leasesOf(call.url.searchParams.get('of') ?? '', deps)) {
+        const file = fileOf(lease, deps)
+        const open = await settle(lease, deps)
+        const { before, after } = (open ?? (await deps.journal.read(lease)))?.proof ?? noProof
+        if (!existsSync(file)) continue
+        // Bytes that may still be on their way are not looked at.
+        const bytes = open?.parts.audit.bytes
+        if (open !== undefined) await written(open)
+        leases.push(
+          ...(await checkAudit(file, { lease, proof: [...before, ...after], bytes, signal })),
+        )
+      }
+      sendJson(call.response, 200, { leases })
+    },
+  )
 }
 
 const noProof = { before: [], after: [] }

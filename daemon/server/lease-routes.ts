@@ -2,11 +2,20 @@
 import { createReadStream } from 'node:fs'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { z } from 'zod'
 import { RequestError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Leases } from '../lease/leases.ts'
 import { readEvents } from '../lease/event-log.ts'
-import { leaseRequestSchema } from '../protocol/lease.ts'
+import {
+  modelGatewaySchema,
+  canaryResultSchema,
+  egressSummarySchema,
+  freezeReportSchema,
+  leaseRequestSchema,
+  leaseViewSchema,
+  usageSchema,
+} from '../protocol/lease.ts'
 import { readJson, sendJson, type Call, type Router } from './router.ts'
 
 export interface LeaseRouteDeps {
@@ -26,107 +35,213 @@ function pathOf({ url }: Call): string {
 export function addLeaseRoutes(router: Router, { leases, directories }: LeaseRouteDeps): void {
   const leaseOf = (call: Call): Lease => leases.get(idOf(call))
 
-  router.on('POST', '/v1/leases', async (call) => {
-    const request = await readJson(call, leaseRequestSchema)
-    const lease = await leases.open(request, { signal: call.signal })
-    sendJson(call.response, 201, lease.view())
-  })
-
-  router.on('GET', '/v1/leases', (call) =>
-    sendJson(call.response, 200, { leases: leases.list().map((lease) => lease.view()) }),
+  router.on(
+    'POST',
+    '/v1/leases',
+    {
+      role: 'run',
+      summary: 'opens a sandbox; answers when it is ready',
+      body: leaseRequestSchema,
+      answer: leaseViewSchema,
+      status: 201,
+    },
+    async (call) => {
+      const request = await readJson(call, leaseRequestSchema)
+      const lease = await leases.open(request, { signal: call.signal })
+      sendJson(call.response, 201, lease.view())
+    },
   )
 
-  router.on('GET', '/v1/leases/:id', async (call) => {
-    const lease = leaseOf(call)
-    if (call.url.searchParams.get('waitFor') === 'ready') {
-      const timeoutMs = Number(call.url.searchParams.get('timeoutMs') ?? 60_000)
-      await lease.waitUntilReady(AbortSignal.any([call.signal, AbortSignal.timeout(timeoutMs)]))
-    }
-    sendJson(call.response, 200, lease.view())
-  })
-
-  router.on('POST', '/v1/leases/:id/renew', async (call) => {
-    const lease = leaseOf(call)
-    await lease.renew()
-    sendJson(call.response, 200, lease.view())
-  })
-
-  router.on('POST', '/v1/leases/:id/freeze', async (call) =>
-    sendJson(call.response, 200, await leaseOf(call).freeze()),
+  router.on(
+    'GET',
+    '/v1/leases',
+    {
+      role: 'view',
+      summary: 'the open leases',
+      answer: z.strictObject({ leases: z.array(leaseViewSchema) }),
+    },
+    (call) => sendJson(call.response, 200, { leases: leases.list().map((lease) => lease.view()) }),
   )
 
-  router.on('POST', '/v1/leases/:id/prove', async (call) =>
-    sendJson(call.response, 200, await leaseOf(call).prove('after')),
+  router.on(
+    'GET',
+    '/v1/leases/:id',
+    { role: 'view', summary: 'one lease, also once it is ready', answer: leaseViewSchema },
+    async (call) => {
+      const lease = leaseOf(call)
+      if (call.url.searchParams.get('waitFor') === 'ready') {
+        const timeoutMs = Number(call.url.searchParams.get('timeoutMs') ?? 60_000)
+        await lease.waitUntilReady(AbortSignal.any([call.signal, AbortSignal.timeout(timeoutMs)]))
+      }
+      sendJson(call.response, 200, lease.view())
+    },
   )
 
-  router.on('DELETE', '/v1/leases/:id', async (call) => {
-    const reason = call.url.searchParams.get('reason') ?? 'closed by request'
-    const lease = await leases.close(idOf(call), reason)
-    sendJson(call.response, 200, lease?.view() ?? { lease: idOf(call), state: 'closed' })
-  })
-
-  router.on('GET', '/v1/leases/:id/archive', async (call) => {
-    const { signal, response } = call
-    const { stat, tar } = await leaseOf(call).readArchive(pathOf(call), { signal })
-    response.writeHead(200, {
-      'content-type': 'application/x-tar',
-      'x-closedbook-path-kind': stat.kind,
-    })
-    await pipeline(tar, response, { signal })
-  })
-
-  router.on('PUT', '/v1/leases/:id/archive', async (call) => {
-    const { signal, request, response } = call
-    await leaseOf(call).writeArchive(pathOf(call), request, { signal })
-    sendJson(response, 200, {})
-  })
-
-  router.on('GET', '/v1/leases/:id/usage', (call) =>
-    sendJson(call.response, 200, leaseOf(call).usage()),
+  router.on(
+    'POST',
+    '/v1/leases/:id/renew',
+    { role: 'run', summary: 'pushes its expiry by its ttl', answer: leaseViewSchema },
+    async (call) => {
+      const lease = leaseOf(call)
+      await lease.renew()
+      sendJson(call.response, 200, lease.view())
+    },
   )
 
-  router.on('GET', '/v1/leases/:id/egress', async (call) =>
-    sendJson(call.response, 200, await leaseOf(call).egress()),
+  router.on(
+    'POST',
+    '/v1/leases/:id/model',
+    {
+      role: 'run',
+      summary: 'tells a restarted daemon of the model again',
+      body: modelGatewaySchema,
+      answer: leaseViewSchema,
+    },
+    async (call) => {
+      const lease = leaseOf(call)
+      await leases.supplyModel(lease.id, await readJson(call, modelGatewaySchema))
+      sendJson(call.response, 200, lease.view())
+    },
   )
 
-  router.on('GET', '/v1/leases/:id/exchanges', async (call) => {
-    const id = idOf(call)
-    await leases.find(id)?.flushRecords()
-    call.response.writeHead(200, { 'content-type': 'application/x-ndjson' })
-    const file = createReadStream(path.join(directories.exchanges, `${safe(id)}.jsonl`))
-    await pipeline(file, call.response, { signal: call.signal }).catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      call.response.end()
-    })
-  })
+  router.on(
+    'POST',
+    '/v1/leases/:id/freeze',
+    {
+      role: 'run',
+      summary: 'kills every process of the sandbox and shuts its gateways',
+      answer: freezeReportSchema,
+    },
+    async (call) => sendJson(call.response, 200, await leaseOf(call).freeze()),
+  )
 
-  router.on('GET', '/v1/leases/:id/events', async (call) => {
-    const id = idOf(call)
-    const { response, signal, url } = call
-    const from = Number(url.searchParams.get('from') ?? 1)
-    const follow = url.searchParams.get('follow') === 'true'
-    const lease = leases.find(id)
-    response.writeHead(200, { 'content-type': 'application/x-ndjson' })
-    response.flushHeaders()
-    const events =
-      lease === undefined
-        ? (await readEvents(path.join(directories.events, `${safe(id)}.jsonl`))).filter(
-            ({ seq }) => seq >= from,
-          )
-        : lease.parts.events.read(from, { follow, signal })
-    for await (const event of events) {
-      if (signal.aborted) break
-      if (!response.write(`${JSON.stringify(event)}\n`))
-        await new Promise<void>((resolve) => {
-          response.once('drain', resolve)
-          response.once('close', resolve)
-        })
-    }
-    response.end()
-  })
+  router.on(
+    'POST',
+    '/v1/leases/:id/prove',
+    {
+      role: 'run',
+      summary: 'runs the canaries again',
+      answer: z.strictObject({ canaries: z.array(canaryResultSchema), ok: z.boolean() }),
+    },
+    async (call) => sendJson(call.response, 200, await leaseOf(call).prove('after')),
+  )
 
-  router.onUpgrade('/v1/leases/:id/exec', (request, socket, head, params) =>
-    leases.get(params['id'] ?? '').serveExec(request, socket, head, 'api'),
+  router.on(
+    'DELETE',
+    '/v1/leases/:id',
+    { role: 'run', summary: 'closes a lease' },
+    async (call) => {
+      const reason = call.url.searchParams.get('reason') ?? 'closed by request'
+      const lease = await leases.close(idOf(call), reason)
+      sendJson(call.response, 200, lease?.view() ?? { lease: idOf(call), state: 'closed' })
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/archive',
+    { role: 'run', summary: 'a path of the sandbox as a tar', type: 'application/x-tar' },
+    async (call) => {
+      const { signal, response } = call
+      const { stat, tar } = await leaseOf(call).readArchive(pathOf(call), { signal })
+      response.writeHead(200, {
+        'content-type': 'application/x-tar',
+        'x-closedbook-path-kind': stat.kind,
+      })
+      await pipeline(tar, response, { signal })
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/changes',
+    { role: 'run', summary: 'what the sandbox has changed of its image' },
+    async (call) => {
+      const changes = await leaseOf(call).changes({ signal: call.signal })
+      sendJson(call.response, 200, { changes })
+    },
+  )
+
+  router.on(
+    'PUT',
+    '/v1/leases/:id/archive',
+    { role: 'run', summary: 'extracts a tar in the sandbox', bodyType: 'application/x-tar' },
+    async (call) => {
+      const { signal, request, response } = call
+      await leaseOf(call).writeArchive(pathOf(call), request, { signal })
+      sendJson(response, 200, {})
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/usage',
+    { role: 'view', summary: 'what the model gateway has metered', answer: usageSchema },
+    (call) => sendJson(call.response, 200, leaseOf(call).usage()),
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/egress',
+    { role: 'view', summary: 'counts of attempts, by reason', answer: egressSummarySchema },
+    async (call) => sendJson(call.response, 200, await leaseOf(call).egress()),
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/exchanges',
+    { role: 'view', summary: 'the recorded model calls', type: 'application/x-ndjson' },
+    async (call) => {
+      const id = idOf(call)
+      await leases.find(id)?.flushRecords()
+      call.response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+      const file = createReadStream(path.join(directories.exchanges, `${safe(id)}.jsonl`))
+      await pipeline(file, call.response, { signal: call.signal }).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+        call.response.end()
+      })
+    },
+  )
+
+  router.on(
+    'GET',
+    '/v1/leases/:id/events',
+    {
+      role: 'view',
+      summary: 'what happened in a lease, also as it comes',
+      type: 'application/x-ndjson',
+    },
+    async (call) => {
+      const id = idOf(call)
+      const { response, signal, url } = call
+      const from = Number(url.searchParams.get('from') ?? 1)
+      const follow = url.searchParams.get('follow') === 'true'
+      const lease = leases.find(id)
+      response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+      response.flushHeaders()
+      const events =
+        lease === undefined
+          ? (await readEvents(path.join(directories.events, `${safe(id)}.jsonl`))).filter(
+              ({ seq }) => seq >= from,
+            )
+          : lease.parts.events.read(from, { follow, signal })
+      for await (const event of events) {
+        if (signal.aborted) break
+        if (!response.write(`${JSON.stringify(event)}\n`))
+          await new Promise<void>((resolve) => {
+            response.once('drain', resolve)
+            response.once('close', resolve)
+          })
+      }
+      response.end()
+    },
+  )
+
+  router.onUpgrade(
+    '/v1/leases/:id/exec',
+    { role: 'run', summary: 'a command in a sandbox (closedbook.exec.v1)' },
+    (request, socket, head, params) =>
+      leases.get(params['id'] ?? '').serveExec(request, socket, head, 'api'),
   )
 }
 

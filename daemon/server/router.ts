@@ -1,14 +1,19 @@
 /**
- * The lease API's HTTP server: matches routes, turns errors into `{code, message, blame}` with a status, and gives
- * every handler a signal that aborts when its client goes away.
+ * The lease API's HTTP server: matches routes, asks the gate whether the request may do what its route needs, turns
+ * errors into `{code, message, blame}` with a status, and gives every handler a signal that aborts when its client goes
+ * away. A route says which role it needs where it is added; without a gate (tests) everybody is an admin.
  */
 import http from 'node:http'
+import https from 'node:https'
+import type net from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { z } from 'zod'
 import { ClosedbookError, RequestError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { statusByCode } from '../protocol/api.ts'
 import { zodMessage } from '../protocol/zod-message.ts'
+import { AuthError, socketAccess, type Access, type Door, type Need } from './auth/access.ts'
+import type { Gate } from './auth/gate.ts'
 
 export interface Call {
   readonly request: http.IncomingMessage
@@ -16,94 +21,177 @@ export interface Call {
   readonly url: URL
   /** Values of the `:name` parts of the route. */
   readonly params: Readonly<Record<string, string>>
-  /** Aborts when the client goes away. */
+  /** Aborts when the client goes away, or what it was let in by ends. */
   readonly signal: AbortSignal
+  readonly access: Access
 }
 
 export type Handler = (call: Call) => Promise<void> | void
 
-interface Route {
+/** What is declared of a route: who may use it, and what the OpenAPI document says of it. */
+export interface RouteSpec {
+  readonly role: Need
+  readonly summary: string
+  readonly query?: z.ZodType
+  readonly body?: z.ZodType
+  /** Of a JSON answer. */
+  readonly answer?: z.ZodType
+  /** Of another answer, or of another body. */
+  readonly type?: string
+  readonly bodyType?: string
+  readonly status?: number
+}
+
+export interface Route extends RouteSpec {
   readonly method: string
+  readonly path: string
   readonly parts: readonly string[]
   readonly handler: Handler
 }
 
+/** `access.over` must end the socket. */
 export type UpgradeHandler = (
   request: http.IncomingMessage,
   socket: Duplex,
   head: Buffer,
   params: Readonly<Record<string, string>>,
+  access: Access,
 ) => void
+
+export interface UpgradeRoute extends RouteSpec {
+  readonly path: string
+  readonly parts: readonly string[]
+  readonly handler: UpgradeHandler
+}
+
+/** A credential that has ended closes its sockets by their own protocol; this is for those that do not obey. */
+const overGraceMs = 5_000
+
+/** What an answer says to browsers unless its route says otherwise: no type guessed, not embedded elsewhere, not kept. */
+const networkHeaders = [
+  ['x-content-type-options', 'nosniff'],
+  ['cross-origin-resource-policy', 'same-origin'],
+  ['cache-control', 'no-store'],
+] as const
 
 const jsonLimitBytes = 4 * 1024 * 1024
 
 export class Router {
   readonly #routes: Route[] = []
-  readonly #upgrades: { parts: readonly string[]; handler: UpgradeHandler }[] = []
+  readonly #upgrades: UpgradeRoute[] = []
   readonly #log: Logger
+  readonly #gate: Gate | null
 
-  constructor(log: Logger) {
+  constructor(log: Logger, gate: Gate | null = null) {
     this.#log = log
+    this.#gate = gate
   }
 
-  on(method: string, path: string, handler: Handler): void {
-    this.#routes.push({ method, parts: path.split('/'), handler })
+  get routes(): readonly Route[] {
+    return this.#routes
   }
 
-  onUpgrade(path: string, handler: UpgradeHandler): void {
-    this.#upgrades.push({ parts: path.split('/'), handler })
+  get upgrades(): readonly UpgradeRoute[] {
+    return this.#upgrades
   }
 
-  createServer(): http.Server {
-    const server = http.createServer({ requestTimeout: 0, headersTimeout: 15_000 })
-    server.on('request', (request, response) => void this.#serve(request, response))
-    server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
+  on(method: string, path: string, spec: RouteSpec, handler: Handler): void {
+    this.#routes.push({ ...spec, method, path, parts: path.split('/'), handler })
+  }
+
+  onUpgrade(path: string, spec: RouteSpec, handler: UpgradeHandler): void {
+    this.#upgrades.push({ ...spec, path, parts: path.split('/'), handler })
+  }
+
+  createServer(door: Door = { kind: 'socket' }, tls?: https.ServerOptions): http.Server {
+    const options = { requestTimeout: 0, headersTimeout: 15_000 }
+    const server =
+      tls === undefined
+        ? http.createServer(options)
+        : https.createServer({ ...options, ...tls, handshakeTimeout: 10_000 })
+    server.on('request', (request, response) => void this.#serve(request, response, door))
+    server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head, door))
     server.on('clientError', (_error, socket) => socket.destroy())
+    server.on('tlsClientError', (_error: Error, socket: net.Socket) => socket.destroy())
     return server
   }
 
-  async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+  async #serve(
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+    door: Door,
+  ): Promise<void> {
     const gone = new AbortController()
     response.once('close', () => gone.abort())
+    if (door.kind === 'network')
+      for (const [name, value] of networkHeaders) response.setHeader(name, value)
     try {
       const url = urlOf(request)
-      const found = this.#find(request.method ?? 'GET', url.pathname)
-      await found.handler({
-        request,
-        response,
-        url,
-        params: found.params,
-        signal: gone.signal,
-      })
+      const { pathname } = url
+      const found = this.#find(request.method ?? 'GET', pathname)
+      const need = 'role' in found ? found.role : 'view'
+      const access = this.#authorize(request, { door, need, pathname, upgrade: false })
+      if (!('role' in found)) throw found.error
+      const over = endOnRevoke(access, response, gone)
+      try {
+        await found.handler({
+          request,
+          response,
+          url,
+          params: found.params,
+          signal: gone.signal,
+          access,
+        })
+      } finally {
+        if (response.writableEnded || response.destroyed) over()
+        else response.once('close', over)
+      }
     } catch (error) {
       if (gone.signal.aborted && response.destroyed) return
-      this.#fail(response, error)
+      this.#fail(request, response, error)
     }
   }
 
-  #find(method: string, pathname: string): { handler: Handler; params: Record<string, string> } {
+  #authorize(request: http.IncomingMessage, asked: Parameters<Gate['authorize']>[1]): Access {
+    return this.#gate === null ? socketAccess : this.#gate.authorize(request, asked)
+  }
+
+  /** A path that there is not is told only to those who may look. */
+  #find(
+    method: string,
+    pathname: string,
+  ): { handler: Handler; params: Record<string, string>; role: Need } | { error: RequestError } {
     let other = false
     for (const route of this.#routes) {
       const params = match(route.parts, pathname)
       if (params === null) continue
-      if (route.method === method) return { handler: route.handler, params }
+      if (route.method === method) return { handler: route.handler, params, role: route.role }
       other = true
     }
-    throw new RequestError(
+    return { error: this.#unknown(method, pathname, other) }
+  }
+
+  #unknown(method: string, pathname: string, other: boolean): RequestError {
+    return new RequestError(
       'not_found',
       'caller',
       other ? `${method} is not possible on ${pathname}` : `no such path: ${pathname}`,
     )
   }
 
-  #upgrade(request: http.IncomingMessage, socket: Duplex, head: Buffer): void {
+  #upgrade(request: http.IncomingMessage, socket: Duplex, head: Buffer, door: Door): void {
     socket.on('error', () => {})
     try {
       const { pathname } = urlOf(request)
-      for (const { parts, handler } of this.#upgrades) {
+      for (const { parts, handler, role } of this.#upgrades) {
         const params = match(parts, pathname)
-        if (params !== null) return handler(request, socket, head, params)
+        if (params === null) continue
+        const asked = { door, need: role, pathname, upgrade: true }
+        const access = this.#authorize(request, asked)
+        destroyOnRevoke(access, socket)
+        return handler(request, socket, head, params, access)
       }
+      this.#authorize(request, { door, need: 'view', pathname, upgrade: true })
       throw new RequestError('not_found', 'caller', `no such path: ${pathname}`)
     } catch (error) {
       const { status, body } = this.#wire(error)
@@ -115,11 +203,17 @@ export class Router {
     }
   }
 
-  #fail(response: http.ServerResponse, error: unknown): void {
+  #fail(request: http.IncomingMessage, response: http.ServerResponse, error: unknown): void {
     const { status, body } = this.#wire(error)
     if (response.headersSent) {
       response.destroy()
       return
+    }
+    if (error instanceof AuthError) {
+      // Nothing more is read of a stranger than what came with the question.
+      if (!request.complete) response.setHeader('connection', 'close')
+      if (status === 401) response.setHeader('www-authenticate', 'Bearer realm="closedbook"')
+      if (status === 429) response.setHeader('retry-after', '10')
     }
     sendJson(response, status, body)
   }
@@ -140,6 +234,30 @@ export class Router {
       },
     }
   }
+}
+
+/** Streams that were let in by a credential end with it; returns what forgets about it. */
+function endOnRevoke(
+  { over }: Access,
+  response: http.ServerResponse,
+  gone: AbortController,
+): () => void {
+  const end = (): void => {
+    gone.abort()
+    if (!response.writableEnded) response.destroy()
+  }
+  over.addEventListener('abort', end, { once: true })
+  return () => over.removeEventListener('abort', end)
+}
+
+function destroyOnRevoke({ over }: Access, socket: Duplex): void {
+  const end = (): void => {
+    const timer = setTimeout(() => socket.destroy(), overGraceMs)
+    timer.unref()
+    socket.once('close', () => clearTimeout(timer))
+  }
+  over.addEventListener('abort', end, { once: true })
+  socket.once('close', () => over.removeEventListener('abort', end))
 }
 
 function match(parts: readonly string[], pathname: string): Record<string, string> | null {
@@ -185,11 +303,15 @@ export function sendJson(response: http.ServerResponse, status: number, body: ob
   response.end(text)
 }
 
+export async function readText(call: Call, limitBytes: number): Promise<string> {
+  return (await readBody(call.request, limitBytes)).toString()
+}
+
 export async function readJson<T>(call: Call, schema: z.ZodType<T>): Promise<T> {
-  const body = await readBody(call.request)
+  const text = await readText(call, jsonLimitBytes)
   let value: unknown
   try {
-    value = JSON.parse(body.toString())
+    value = JSON.parse(text)
   } catch (error) {
     throw new RequestError(
       'bad_request',
@@ -203,16 +325,16 @@ export async function readJson<T>(call: Call, schema: z.ZodType<T>): Promise<T> 
 }
 
 /** What is beyond the limit is read and dropped: a request that is cut off would take its answer along. */
-async function readBody(request: http.IncomingMessage): Promise<Buffer> {
+async function readBody(request: http.IncomingMessage, limitBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let size = 0
   const read = Promise.withResolvers<void>()
   request.on('data', (chunk: Buffer) => {
     size += chunk.length
-    if (size <= jsonLimitBytes) chunks.push(chunk)
+    if (size <= limitBytes) chunks.push(chunk)
     else
       read.reject(
-        new RequestError('too_large', 'caller', `the body has more than ${jsonLimitBytes} bytes`),
+        new RequestError('too_large', 'caller', `the body has more than ${limitBytes} bytes`),
       )
   })
   request.once('end', read.resolve)

@@ -13,6 +13,8 @@ import type { ExecIo, Sandbox } from './sandbox.ts'
 
 const ttlSeconds = 90
 const renewEveryMs = 20_000
+/** While the daemon is gone. */
+const renewAgainMs = 500
 const capacityWaitMs = 500
 const closeLimitMs = 60_000
 
@@ -20,18 +22,41 @@ export class HeldLease implements Sandbox, AsyncDisposable {
   readonly lease: string
   readonly view: LeaseView
   readonly #client: DaemonClient
-  readonly #renewal: NodeJS.Timeout
+  readonly #model: LeaseRequestInput['model']
+  #renewal: NodeJS.Timeout | undefined
   #closed = false
 
-  private constructor(client: DaemonClient, view: LeaseView) {
+  private constructor(client: DaemonClient, view: LeaseView, model: LeaseRequestInput['model']) {
     this.lease = view.lease
     this.view = view
     this.#client = client
-    this.#renewal = setInterval(() => {
-      // A renewal that fails shows at the next call that matters.
-      void client.renew(this.lease).catch(() => {})
-    }, renewEveryMs)
+    this.#model = model
+    this.#renewIn(renewEveryMs)
+  }
+
+  #renewIn(ms: number): void {
+    if (this.#closed) return
+    this.#renewal = setTimeout(() => void this.#renew(), ms)
     this.#renewal.unref()
+  }
+
+  /** Told that the daemon was gone and is there again: not later, a harness waits for its model. */
+  lookNow(): void {
+    clearTimeout(this.#renewal)
+    void this.#renew()
+  }
+
+  /** One that fails shows at the next call that matters; a daemon that comes back is told of the model again. */
+  async #renew(): Promise<void> {
+    try {
+      const { awaitsModel } = await this.#client.renew(this.lease)
+      if (awaitsModel && this.#model !== undefined)
+        await this.#client.supplyModel(this.lease, this.#model)
+      this.#renewIn(renewEveryMs)
+    } catch (error) {
+      const refused = error instanceof RemoteError && error.blame === 'caller'
+      this.#renewIn(refused ? renewEveryMs : renewAgainMs)
+    }
   }
 
   /** Waits for room on the host; `onWait` is told the first time. */
@@ -44,7 +69,7 @@ export class HeldLease implements Sandbox, AsyncDisposable {
     while (true)
       try {
         const view = await client.openLease({ ...request, ttlSeconds }, { signal: options.signal })
-        return new HeldLease(client, view)
+        return new HeldLease(client, view, request.model)
       } catch (error) {
         if (!(error instanceof RemoteError) || error.code !== 'lease_no_capacity') throw error
         if (!told) options.onWait?.()
@@ -85,7 +110,7 @@ export class HeldLease implements Sandbox, AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return
     this.#closed = true
-    clearInterval(this.#renewal)
+    clearTimeout(this.#renewal)
     await this.#client
       .closeLease(this.lease, 'no longer needed', { signal: AbortSignal.timeout(closeLimitMs) })
       .catch((error: unknown) => {

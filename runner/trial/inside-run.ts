@@ -43,7 +43,7 @@ export async function insideRun(context: ExecutionContext): Promise<HarnessRun> 
     harness: null,
     work: async (sandboxes, signal): Promise<HarnessEnd> => {
       const task = await sandboxes.task
-      const ran = await runOnTerminal(client, task.lease, plan, signal)
+      const ran = await runOnTerminal(client, task, plan, signal)
       await evidence.write(evidenceNames.harnessLog, ran.output)
       const trajectory =
         plan.trajectory === null || ran.end.cause === 'container_gone'

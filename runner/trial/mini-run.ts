@@ -80,7 +80,7 @@ async function work(
   const { TERM: _dumb, COLUMNS: _wide, ...kept } = env
   const ran = await runOnTerminal(
     client,
-    harness.lease,
+    harness,
     {
       // At a terminal it would ask what to do at a limit, and nobody would answer.
       argv: ['/bin/sh', '-c', 'exec "$0" "$@" </dev/null', ...argv],

@@ -5,6 +5,7 @@
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { PtyEnd } from '../../daemon/protocol/pty.ts'
 import { RunnerError } from '../errors.ts'
+import type { HeldLease } from './held-lease.ts'
 import type { Limits, ModelSettings } from '../job/configuration.ts'
 import { ownLabel } from '../step-log.ts'
 
@@ -38,10 +39,11 @@ export const miniSilenceMs = (model: ModelSettings, limits: Limits): number =>
 
 export async function runOnTerminal(
   client: DaemonClient,
-  lease: string,
+  held: HeldLease,
   { argv, env, workdir, label, timeoutMs, silenceMs }: TerminalProgram,
   signal: AbortSignal,
 ): Promise<TerminalEnd> {
+  const { lease } = held
   const { pty } = await client.openPty(
     lease,
     {
@@ -59,6 +61,9 @@ export async function runOnTerminal(
   const attachment = client.attachPty(lease, pty, {
     from: 0,
     signal,
+    onState: (state) => {
+      if (state === 'connected') held.lookNow()
+    },
     onOutput: (bytes) => {
       heardAt = performance.now()
       if (kept < outputLimitBytes) output.push(Buffer.from(bytes))

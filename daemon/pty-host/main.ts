@@ -1,0 +1,67 @@
+/**
+ * The pty-host: a process beside the daemon that holds the streams of all PTY sessions, so that they survive it. Started
+ * by the daemon with the first session, detached. It ends when the daemon asks, or when no daemon listens and no session
+ * runs; and when its socket is gone, for then nobody can come back.
+ */
+import { chmodSync, rmSync, statSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { DockerEngine } from '../engine/docker.ts'
+import { createLogger } from '../logger.ts'
+import { Sessions } from '../pty/sessions.ts'
+import { HostServer } from './server.ts'
+
+const lookEveryMs = 2_000
+/** A restarting daemon is back by then. */
+const lonelyMs = 10_000
+
+const { values } = parseArgs({
+  options: {
+    socket: { type: 'string' },
+    directory: { type: 'string' },
+    'engine-socket': { type: 'string' },
+    'log-level': { type: 'string', default: 'info' },
+  },
+})
+const socket = values.socket ?? ''
+const log = createLogger({ level: values['log-level'] })
+// One session's trouble must not end the others.
+process.on('uncaughtException', (error) => log.error({ err: error }, 'pty-host.uncaught'))
+process.on('unhandledRejection', (error) => log.error({ err: error }, 'pty-host.unhandled'))
+for (const name of ['SIGHUP', 'SIGINT', 'SIGPIPE'] as const) process.on(name, () => {})
+
+const engine = await DockerEngine.connect({ socketPath: values['engine-socket'] ?? '' })
+const sessions = new Sessions(engine, values.directory ?? '')
+const over = Promise.withResolvers<string>()
+process.once('SIGTERM', () => over.resolve('SIGTERM'))
+const host = new HostServer({ sessions, shutdown: () => over.resolve('asked'), log })
+rmSync(socket, { force: true })
+await new Promise<void>((resolve, reject) => {
+  host.server.once('error', reject)
+  host.server.listen(socket, resolve)
+})
+chmodSync(socket, 0o600)
+log.info({ socket, pid: process.pid }, 'pty-host.ready')
+
+const inode = inodeOf(socket)
+let lonelySince: number | null = performance.now()
+const look = setInterval(() => {
+  if (inodeOf(socket) !== inode) over.resolve('the socket is gone')
+  const lonely = !host.hasDaemon && sessions.running === 0
+  lonelySince = lonely ? (lonelySince ?? performance.now()) : null
+  if (lonelySince !== null && performance.now() - lonelySince > lonelyMs) over.resolve('lonely')
+}, lookEveryMs)
+
+const why = await over.promise
+clearInterval(look)
+log.info({ why }, 'pty-host.ending')
+await sessions[Symbol.asyncDispose]()
+if (inodeOf(socket) === inode) rmSync(socket, { force: true })
+process.exit(0)
+
+function inodeOf(file: string): number {
+  try {
+    return statSync(file).ino
+  } catch {
+    return 0
+  }
+}

@@ -1,0 +1,116 @@
+/** A harness that is described by a file runs inside the task's sandbox: metered, recorded, and judged by what we saw. */
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import t from 'tap'
+import { readSteps } from '../../../runner/trial/evidence.ts'
+import { Scratch } from '../../runner/support/scratch.ts'
+import { TestDaemon } from '../../support/daemon.ts'
+import { testEngine } from '../../support/engine.ts'
+import { start } from '../recovery/setup.ts'
+import {
+  leftOpen,
+  recordingOf,
+  solving,
+  waitingSolution,
+  writeHarnessJob,
+} from './command-harness.ts'
+import { endOf, executionDirs, readRun, tally, until } from './setup.ts'
+
+const engine = await testEngine()
+t.teardown(() => engine.dispose())
+const scratch = await Scratch.make()
+t.teardown(() => scratch[Symbol.asyncDispose]())
+
+t.test('it solves the task; calls, tokens, steps, recording and denials are ours', async (t) => {
+  await using daemon = await TestDaemon.open(engine.socketPath)
+  const config = await writeHarnessJob(scratch, 'solving', recordingOf(solving))
+  const { cli, results, jobDir } = await readRun(
+    daemon,
+    await daemon.cli(['run', '--task', tally, '--config', config, '--unqualified', '--json']),
+  )
+  t.match(results.map(endOf), [/^passed null tests_passed/], cli.stderr)
+  const [result] = results
+  t.match(result, {
+    assisted: false,
+    usage: { calls: solving.length, inputTokens: 100 * solving.length },
+    steps: solving.length,
+    configuration: { harness: /^command:/ },
+    egress: { denied: 2, byReason: { dns_query: 2 } },
+  })
+  const [directory = ''] = await executionDirs(jobDir, result?.trial ?? '')
+  const steps = []
+  for await (const step of readSteps(directory)) steps.push(step)
+  t.strictSame(
+    steps.map(({ commands }) => commands.map(({ command }) => command)),
+    solving.map(({ command }) => (command === undefined ? [] : [command])),
+  )
+  const cast = await readFile(path.join(directory, 'terminal.cast'), 'utf8')
+  t.match(cast.split('\n')[0], /"version": ?2/)
+  t.match(cast, /model: first, a look/)
+  t.match(cast, /"m",\s*"blocked nowhere\.example:53/, 'a refused attempt is marked in it')
+  t.match(await readFile(path.join(directory, 'trajectory.json'), 'utf8'), 'first, a look')
+  t.match(await leftOpen(daemon), [], 'nothing is left of it')
+})
+
+t.test(
+  'kill -9 of the daemon amid a command: the same execution goes on, and nothing is lost',
+  async (t) => {
+    await using daemon = await TestDaemon.open(engine.socketPath)
+    const config = await writeHarnessJob(scratch, 'waiting', recordingOf(waitingSolution))
+    const running = start(daemon, [
+      'run',
+      '--task',
+      tally,
+      '--config',
+      config,
+      '--unqualified',
+      '--json',
+    ])
+    const session = await until('the command has begun', async () => {
+      const [pty] = await daemon.client.ptys()
+      return pty !== undefined && pty.bytes > 0 ? pty : null
+    })
+    const seen: Buffer[] = []
+    const offsets: number[] = []
+    const viewer = daemon.client.attachPty(session.lease, session.pty, {
+      from: 0,
+      onOutput: (bytes, offset) => {
+        seen.push(Buffer.from(bytes))
+        offsets.push(offset)
+      },
+    })
+    const shown = () => Buffer.concat(seen).toString()
+    await until('the agent counts', () => shown().includes('model: wait'))
+    await daemon.kill()
+    await daemon.start()
+    const { results, jobDir } = await readRun(daemon, await running.ended)
+    t.match(results.map(endOf), [/^passed null tests_passed/])
+    t.equal(results[0]?.executions.length, 1, 'no execution was lost')
+    t.match(results[0]?.usage, { calls: waitingSolution.length }, 'the meter went on where it was')
+    const end = await viewer.ended
+    t.strictSame(end.exit, { code: 0 })
+    t.equal(Buffer.concat(seen).length, end.finalOffset, 'every byte')
+    t.strictSame(
+      offsets,
+      offsets.toSorted((a, b) => a - b),
+      'in order',
+    )
+    t.match(shown(), 'model: done')
+    const [directory = ''] = await executionDirs(jobDir, results[0]?.trial ?? '')
+    t.match(await readFile(path.join(directory, 'terminal.cast'), 'utf8'), 'model: done')
+  },
+)
+
+t.test('what a harness inside does to itself excuses nothing', async (t) => {
+  await using daemon = await TestDaemon.open(engine.socketPath)
+  const config = await writeHarnessJob(
+    scratch,
+    'suicide',
+    recordingOf([{ text: 'I end what drives me', command: 'kill -9 $PPID' }, { text: 'done' }]),
+  )
+  const { results } = await readRun(
+    daemon,
+    await daemon.cli(['run', '--task', tally, '--config', config, '--unqualified', '--json']),
+  )
+  t.match(results.map(endOf), [/^failed agent tests_failed.*harness_ended/])
+})
