@@ -10,6 +10,8 @@ import { printable } from '../../../policy/printable.ts'
 export type Headers = Readonly<Record<string, string | number>>
 
 const maxMessage = 600
+/** Git LFS prints the message of an answer of this type, and of no other. */
+const lfsType = 'application/vnd.git-lfs+json'
 
 export class Reply {
   readonly response: ServerResponse
@@ -52,8 +54,9 @@ export class Reply {
       `closedbook: ${reason === undefined ? '' : `${reason}: `}${message}`,
       maxMessage,
     )
-    this.#whole(status, `${words}\n`, {
-      'content-type': 'text/plain; charset=utf-8',
+    const lfs = this.response.req.headers.accept?.includes(lfsType) === true
+    this.#whole(status, lfs ? JSON.stringify({ message: words }) : `${words}\n`, {
+      'content-type': lfs ? lfsType : 'text/plain; charset=utf-8',
       'x-error-message': words,
       ...(code == null ? {} : { 'x-error-code': printable(code, 64) }),
       ...(reason === undefined ? {} : { 'x-closedbook-reason': reason }),

@@ -202,5 +202,14 @@ t.test('git and git-lfs are refused with the reason where their user sees it', a
     await git('ls-remote', `${endpoint}/acme/tiny.git`),
     /closedbook: path_denied: not served here: git/,
   )
+  // As git-lfs asks; it prints the message of an answer of its own media type alone.
+  const lfsType = 'application/vnd.git-lfs+json'
+  const batch = await fetch(`${endpoint}/acme/tiny.git/info/lfs/objects/batch`, {
+    method: 'POST',
+    headers: { accept: lfsType, 'content-type': lfsType },
+    body: JSON.stringify({ operation: 'download', objects: [{ oid: 'a'.repeat(64), size: 1 }] }),
+  })
+  t.equal(batch.headers.get('content-type'), lfsType)
+  t.match(await batch.json(), { message: /closedbook: path_denied: not served here: git/ })
   t.same(new Set(on.lease.decisions()), new Set(['deny path_denied']))
 })
