@@ -1,33 +1,54 @@
-/** What a task says about its container: environment variables and resources. The host's own variables never get in. */
+/**
+ * What a task says about its container: environment variables and resources. A variable of the host gets in only where
+ * the operator names it; then it wins over the task's default, as in Harbor.
+ */
 import { join } from 'node:path'
 import { RunnerError } from '../errors.ts'
-import type { TaskToml } from './schema.ts'
+import type { LoadOptions } from './options.ts'
+import type { HarborEnvironment, TaskToml } from './schema.ts'
 import type { Task } from './task.ts'
 
-/** Resolves `${NAME:-default}` to its default; `${NAME}` would need the host's environment and is refused. */
+/** Resolves `${NAME}` and `${NAME:-default}`, as whole values; without the operator's word the first is refused. */
 export function taskEnv(
   dir: string,
   key: string,
   env: Readonly<Record<string, string>>,
+  { harbor, env: host = process.env }: LoadOptions = {},
 ): Record<string, string> {
   const resolved: Record<string, string> = {}
   for (const [name, value] of Object.entries(env)) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
       throw invalid(dir, `${key}.${name}`, 'not a variable name; use letters, digits and _')
     const reference = /^\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}$/s.exec(value)
-    if (reference !== null && reference[2] === undefined)
-      throw invalid(
-        dir,
-        `${key}.${name}`,
-        `"${value}" asks for a variable of the host, which a sandbox never gets; write the value, or a default: "\${${reference[1]}:-value}"`,
-      )
-    resolved[name] = reference === null ? value : (reference[2] ?? '')
+    if (reference === null) {
+      resolved[name] = value
+      continue
+    }
+    const [, wanted = '', fallback] = reference
+    const allowed = harbor?.hostEnv.includes(wanted) === true
+    const given = allowed ? (host[wanted] ?? fallback) : fallback
+    if (given === undefined)
+      throw allowed
+        ? new RunnerError(
+            'config_invalid',
+            'operator',
+            `${join(dir, 'task.toml')}: ${key}.${name}: the variable ${wanted} is not set on this host; export it, or take it off the list of allowed ones`,
+          )
+        : invalid(
+            dir,
+            `${key}.${name}`,
+            `"${value}" asks for a variable of the host, which a sandbox never gets by itself; write the value, or a default: "\${${wanted}:-value}", or allow it: --host-env ${wanted}`,
+          )
+    resolved[name] = given
   }
   return resolved
 }
 
-export function taskResources(dir: string, toml: TaskToml): Task['environment']['resources'] {
-  const { environment, closedbook } = toml
+export function taskResources(
+  dir: string,
+  environment: HarborEnvironment,
+  { closedbook }: TaskToml,
+): Task['environment']['resources'] {
   const memoryBytes =
     megabytes(environment.memory_mb) ?? size(dir, 'environment.memory', environment.memory)
   const diskBytes =

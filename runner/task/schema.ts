@@ -71,6 +71,10 @@ export const closedbookSectionSchema = z.strictObject({
       }),
     )
     .default([]),
+  verifier_artifacts: z
+    .boolean()
+    .default(false)
+    .describe('the hidden tests may read the artifacts too; else they run without any network'),
   functional: suiteSchema,
   regression: suiteSchema.optional(),
 })
@@ -79,6 +83,29 @@ export type SuiteSection = z.infer<typeof suiteSchema>
 
 const envSchema = z.record(z.string(), z.string())
 const userSchema = z.union([z.string(), z.int()])
+
+/** As long as Docker's own; `timeout_sec` and the intervals may be parts of a second. */
+const healthcheckSchema = z.looseObject({
+  command: z.string().min(1),
+  interval_sec: z.number().nonnegative().default(5),
+  timeout_sec: seconds.default(30),
+  start_period_sec: z.number().nonnegative().default(0),
+  start_interval_sec: z.number().nonnegative().default(5),
+  retries: z.int().positive().default(3),
+})
+
+const collectSchema = z.looseObject({
+  command: z.string().min(1),
+  service: z.string().default('main'),
+  timeout_sec: seconds.default(60),
+  user: userSchema.optional(),
+})
+
+export const networkModes = ['public', 'no-network', 'allowlist'] as const
+const networkFields = {
+  network_mode: z.enum(networkModes).optional(),
+  allowed_hosts: z.array(z.string()).optional(),
+}
 
 export const harborEnvironmentSchema = z.looseObject({
   build_timeout_sec: seconds.default(600),
@@ -95,10 +122,10 @@ export const harborEnvironmentSchema = z.looseObject({
   mcp_servers: z.array(z.unknown()).default([]),
   env: envSchema.default({}),
   skills_dir: z.string().optional(),
-  healthcheck: z.unknown().optional(),
+  healthcheck: healthcheckSchema.optional(),
   workdir: absolutePath.optional(),
-  network_mode: z.string().optional(),
-  allowed_hosts: z.array(z.string()).optional(),
+  allow_internet: z.boolean().optional(),
+  ...networkFields,
 })
 export type HarborEnvironment = z.infer<typeof harborEnvironmentSchema>
 
@@ -123,7 +150,7 @@ export const taskTomlSchema = z.looseObject({
     .looseObject({
       timeout_sec: seconds.optional(),
       user: userSchema.optional(),
-      allowed_hosts: z.array(z.string()).optional(),
+      ...networkFields,
     })
     .prefault({}),
   verifier: z
@@ -131,9 +158,10 @@ export const taskTomlSchema = z.looseObject({
       timeout_sec: seconds.default(600),
       env: envSchema.default({}),
       user: userSchema.optional(),
-      environment_mode: z.string().optional(),
-      environment: z.unknown().optional(),
-      collect: z.array(z.unknown()).default([]),
+      environment_mode: z.enum(['shared', 'separate']).optional(),
+      environment: harborEnvironmentSchema.optional(),
+      collect: z.array(collectSchema).default([]),
+      ...networkFields,
     })
     .prefault({}),
   solution: z.looseObject({ env: envSchema.default({}) }).prefault({}),

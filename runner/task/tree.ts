@@ -20,11 +20,19 @@ export interface TreeEntry {
   readonly sha256: string
 }
 
-export async function readTree(root: string): Promise<readonly TreeEntry[]> {
+/** Of a task: what was found out about it (qualification, reviews, probes). No part of the task, nor of its digest. */
+export const evidenceFolder = 'closedbook'
+
+/** `without`: a name at the top that is not looked at. */
+export async function readTree(
+  root: string,
+  { without }: { readonly without?: string } = {},
+): Promise<readonly TreeEntry[]> {
   const entries: TreeEntry[] = []
   const top = await realpath(root)
   const walk = async (path: string): Promise<void> => {
     for (const name of await readdir(join(root, path))) {
+      if (path === '' && name === without) continue
       const child = path === '' ? name : `${path}/${name}`
       if (name.includes('\ufffd')) throw refused(root, child, 'its name is not UTF-8; rename it')
       entries.push(await readEntry(root, top, child))

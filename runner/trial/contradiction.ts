@@ -49,14 +49,14 @@ function copyOf(
   const copied = lines.flatMap((line, at) => {
     if (at === defAt) return [line.replace(/def test_\w*/, `def ${name}`)]
     if (at !== assertAt || claim === null) return [line]
-    return [`${pad}${value} = (${claim.what})`, `${pad}${claim.says(value)}`]
+    return [`${pad}${value} = (${claim.what})`, `${pad}${claim.says(value, random)}`]
   })
   while (copied.at(-1)?.trim() === '') copied.pop()
   const length = random(7) + 2
   const contrary =
     claim === null
       ? [`${pad}${value} = list(range(${length}))`, `${pad}assert len(${value}) == ${length + 1}`]
-      : [`${pad}${claim.denies(value)}`]
+      : [`${pad}${claim.denies(value, random)}`]
   return [...copied, ...contrary]
 }
 
@@ -130,8 +130,8 @@ function isPlain(body: readonly string[], indent: number): boolean {
 
 interface Claim {
   readonly what: string
-  says(value: string): string
-  denies(value: string): string
+  says(value: string, random: Random): string
+  denies(value: string, random: Random): string
 }
 
 const contraries: Readonly<Record<string, string>> = {
@@ -147,6 +147,28 @@ const contraries: Readonly<Record<string, string>> = {
   IsNotNone: 'IsNone',
 }
 
+type Phrase = (value: string) => string
+
+/** The same in several words, so that no one pattern tells a copy from what people write. */
+const claims: readonly Phrase[] = [
+  (value) => `assert ${value}`,
+  (value) => `assert bool(${value})`,
+  (value) => `assert bool(${value}) is True`,
+  (value) => `assert not not ${value}`,
+]
+const denials: readonly Phrase[] = [
+  (value) => `assert not ${value}`,
+  (value) => `assert bool(${value}) is False`,
+  (value) => `assert [bool(${value})] == [False]`,
+  (value) => `assert int(bool(${value})) == 0`,
+  (value) => `assert (bool(${value}), 1) < (True, 0)`,
+]
+
+const pick =
+  (phrases: readonly Phrase[]) =>
+  (value: string, random: Random): string =>
+    (phrases[random(phrases.length)] ?? String)(value)
+
 /** What a line of the function's own level asserts; null where it isn't an assertion of one plain line. */
 export function claimOf(line: string, indent: number): Claim | null {
   if (!line.startsWith(' '.repeat(indent + 4)) || line.startsWith(' '.repeat(indent + 5)))
@@ -157,7 +179,7 @@ export function claimOf(line: string, indent: number): Claim | null {
   if (plain !== undefined) {
     const what = splitTop(plain)?.[0]?.trim()
     if (what === undefined || what === '') return null
-    return { what, says: (value) => `assert ${value}`, denies: (value) => `assert not ${value}` }
+    return { what, says: pick(claims), denies: pick(denials) }
   }
   const call = /^self\.assert([A-Z]\w*)\((.*)\) *$/.exec(text)
   const contrary = contraries[call?.[1] ?? '']

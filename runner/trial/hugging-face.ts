@@ -21,7 +21,7 @@ export function leasePolicy(policy: Policy, artifacts: readonly HuggingFaceRepo[
 const endpoint = 'http://127.0.0.1:8401'
 const timeoutSeconds = '600'
 
-const variables = {
+export const huggingFaceVariables: Readonly<Record<string, string>> = {
   HF_ENDPOINT: endpoint,
   // Files come from the gateway or not at all: clients of Xet know no other way and hang.
   HF_HUB_DISABLE_XET: '1',
@@ -38,4 +38,4 @@ const variables = {
 }
 
 export const huggingFaceEnvironment = (policy: Policy): Record<string, string> =>
-  (policy.huggingface?.repos.length ?? 0) === 0 ? {} : { ...variables }
+  (policy.huggingface?.repos.length ?? 0) === 0 ? {} : { ...huggingFaceVariables }

@@ -1,6 +1,6 @@
 /**
  * `verify = "snapshot"` of a whole container: what the agent changed anywhere in it, as one tar beside the result, and
- * laid out again in a fresh container of the same image. Owners and modes are kept; set-id bits, pipes, sockets and
+ * laid out again in a fresh container of the same image. Owners, modes and times are kept; set-id bits, pipes, sockets and
  * devices stay behind and are named. Processes are never part of it. A transfer that breaks is an infra error.
  */
 import { createHash } from 'node:crypto'
@@ -34,6 +34,9 @@ export type SnapshotOutcome =
       readonly skipped: readonly { readonly path: string; readonly why: string }[]
     }
   | { readonly ok: false; readonly failure: AgentFailure }
+
+/** Why something of the agent's is missing that it may have been graded by. */
+export const unreadable = "the engine can't read it"
 
 export const snapshotLimits = { bytes: 1024 ** 3, entries: 500_000 }
 
@@ -97,12 +100,26 @@ const owned = (header: TarHeader) => ({ uid: header.uid, gid: header.gid })
 
 const rooted = (path: string): BytePath => Buffer.from(path.slice(1), 'utf8').toString('latin1')
 
-/** Frozen, so what was listed is there; a link that took a directory's place on the way is what can still differ. */
-async function open(agent: Sandbox, path: string, signal: AbortSignal | undefined) {
-  return agent.readArchive(path, signalOption(signal)).catch((error: unknown) => {
-    if (isPathMissing(error) || isRefused(error)) return null
+/**
+ * null where there is no such path, though it was listed: a link has taken the place of a directory on the way. An engine
+ * that answers twice that it can't read a path has been shown something that the agent made; once may be a fault of its own.
+ */
+async function open(
+  agent: Sandbox,
+  path: string,
+  signal: AbortSignal | undefined,
+): Promise<Awaited<ReturnType<Sandbox['readArchive']>> | null> {
+  const read = () => agent.readArchive(path, signalOption(signal))
+  const unlessMissing = (error: unknown): null => {
+    if (isPathMissing(error)) return null
     throw error
-  })
+  }
+  try {
+    return await read().catch(unlessMissing)
+  } catch (error) {
+    if (!isRefused(error)) throw error
+    return read().catch((second: unknown) => (isRefused(second) ? null : unlessMissing(second)))
+  }
 }
 
 async function* directoryAlone(
@@ -116,7 +133,8 @@ async function* directoryAlone(
   for await (const item of readTar(archive.tar)) {
     if (Buffer.isBuffer(item) || item.kind !== 'directory') break
     facts.entries += 1
-    yield tarHeader({ path: rooted(path), kind: 'directory', mode: item.mode, owner: owned(item) })
+    const { mode, time } = item
+    yield tarHeader({ path: rooted(path), kind: 'directory', mode, time, owner: owned(item) })
     break
   }
   archive.tar.destroy()
@@ -138,7 +156,7 @@ async function* entriesOf(
 ): AsyncGenerator<Buffer> {
   const archive = await open(agent, from, signal)
   if (archive === null) {
-    skipped.push({ path: from, why: "the engine can't read it" })
+    skipped.push({ path: from, why: unreadable })
     return
   }
   const depthOf = depths(take)
@@ -166,7 +184,7 @@ async function* entriesOf(
       if (item.kind === 'file') file = item
     } else if (item.kind === 'hardlink') {
       const target = `${root}/${item.target.slice(first.length + 1)}`
-      yield tarHeader({ path, kind: 'hardlink', mode: item.mode, target, owner })
+      yield tarHeader({ path, kind: 'hardlink', mode: item.mode, time: item.time, target, owner })
     } else {
       facts.entries -= 1
       skipped.push({ path: `/${showPath(path)}`, why: `a ${item.kind}` })

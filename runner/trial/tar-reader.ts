@@ -17,6 +17,8 @@ export interface TarHeader {
   readonly mode: number
   readonly uid: number
   readonly gid: number
+  /** Whole seconds since 1970. */
+  readonly time: number
   readonly size: number
   readonly target: BytePath
 }
@@ -140,6 +142,7 @@ function headerOf(raw: Buffer, type: string, extended: ReadonlyMap<string, ByteP
     mode: numberOf(raw, 100, 8),
     uid: idOf(extended.get('uid'), raw, 108),
     gid: idOf(extended.get('gid'), raw, 116),
+    time: timeOf(extended.get('mtime'), raw),
     size: kind === 'file' || kind === 'other' ? size : 0,
     target: extended.get('linkpath') ?? stringOf(raw, 157, 100),
   }
@@ -149,6 +152,12 @@ function idOf(extended: string | undefined, raw: Buffer, offset: number): number
   const id = extended === undefined ? numberOf(raw, offset, 8) : Number(extended)
   if (!Number.isSafeInteger(id) || id < 0) throw broken('an owner that is no number')
   return id
+}
+
+/** What can't be read or is before 1970 counts as 1970: no reason to lose a file. */
+function timeOf(extended: string | undefined, raw: Buffer): number {
+  const seconds = Math.floor(Number(extended ?? stringOf(raw, 136, 12).trim().replace(/^/, '0o')))
+  return Number.isSafeInteger(seconds) && seconds > 0 ? seconds : 0
 }
 
 const padded = (length: number): number => Math.ceil(length / block) * block

@@ -1,5 +1,5 @@
 /**
- * Writes tar headers with names as bytes and nothing that varies: dated 0, and root's unless said otherwise, so that
+ * Writes tar headers with names as bytes and nothing that varies: dated 0 and root's unless said otherwise, so that
  * equal trees are equal tars. Set-id bits are never written; the sticky bit is.
  */
 import type { BytePath } from './path-name.ts'
@@ -13,6 +13,8 @@ export interface TarItem {
   readonly mode: number
   readonly size?: number
   readonly target?: BytePath
+  /** Seconds since 1970. */
+  readonly time?: number
   readonly owner?: { readonly uid: number; readonly gid: number }
 }
 
@@ -29,7 +31,7 @@ export function tarHeader(item: TarItem): Buffer {
   const owner = item.owner ?? root
   for (const id of ['uid', 'gid'] as const)
     if (owner[id] > 0o7777777) records.push([id, `${owner[id]}`])
-  const main = plainHeader(path, typeFlag[item.kind], item.mode, size, target, owner)
+  const main = plainHeader(path, typeFlag[item.kind], item.mode, size, target, owner, item.time)
   if (records.length === 0) return main
   const pax = Buffer.concat(records.map(([key, value]) => paxRecord(key, value)))
   return Buffer.concat([
@@ -61,6 +63,7 @@ function plainHeader(
   size: number,
   target: string,
   { uid, gid } = root,
+  time = 0,
 ): Buffer {
   const header = Buffer.alloc(block)
   header.write(path.slice(0, 100), 0, 'latin1')
@@ -68,7 +71,7 @@ function plainHeader(
   octal(header, Math.min(uid, 0o7777777), 108, 8)
   octal(header, Math.min(gid, 0o7777777), 116, 8)
   octal(header, Math.min(size, 0o77777777777), 124, 12)
-  octal(header, 0, 136, 12)
+  octal(header, Math.min(time, 0o77777777777), 136, 12)
   header.write(type, 156, 'latin1')
   header.write(target.slice(0, 100), 157, 'latin1')
   header.write('ustar\x0000', 257, 'latin1')

@@ -6,8 +6,9 @@
 import { createHash } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { LeaseRequestInput } from '../../daemon/protocol/lease.ts'
+import { nothingAllowed } from '../../policy/policy.ts'
 import { RunnerError } from '../errors.ts'
-import type { Suite, SuiteName } from '../task/task.ts'
+import type { Suite, SuiteName, Task } from '../task/task.ts'
 import { readTree, treeDigest } from '../task/tree.ts'
 import { applyPatch } from './apply.ts'
 import { collectArtifacts, placeArtifacts, type Artifact } from './artifacts.ts'
@@ -16,8 +17,9 @@ import type { ExecutionContext } from './context.ts'
 import { withinLimit } from './deadline.ts'
 import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
+import { huggingFaceVariables, leasePolicy } from './hugging-face.ts'
 import type { Pristine } from './pristine.ts'
-import { isEmpty, collectSnapshot, placeSnapshot, type Snapshot } from './snapshot.ts'
+import { collectSnapshot, isEmpty, placeSnapshot, unreadable, type Snapshot } from './snapshot.ts'
 import { startEntrypoint } from './prepare.ts'
 import { removeAll } from './remove-all.ts'
 import { scriptTarget, solutionSource } from './script-places.ts'
@@ -57,7 +59,7 @@ export class PristineSandbox implements AsyncDisposable {
   }
 
   open(): Promise<HeldLease> {
-    this.#opening ??= openOffline(this.#context, 'pristine', [])
+    this.#opening ??= openVerifier(this.#context, 'pristine', [])
     return this.#opening
   }
 
@@ -110,7 +112,7 @@ async function collectWork(
 }
 
 async function collectChanges(
-  { client, evidence, signal }: ExecutionContext,
+  { client, evidence, remarks, signal }: ExecutionContext,
   agent: HeldLease,
 ): Promise<WorkOutcome> {
   const changes = await client.changes(agent.lease, { signal })
@@ -126,6 +128,8 @@ async function collectChanges(
     return outcome
   }
   const { snapshot, skipped } = outcome
+  for (const { path, why } of skipped)
+    if (why === unreadable) remarks.push(`${path} was not taken along: ${why}`)
   const { file: _file, ...facts } = snapshot
   await evidence.writeJson(evidenceNames.collect, { ok: true, ...facts, skipped })
   const digest = sha256(Buffer.from(JSON.stringify([snapshot.sha256, snapshot.deleted])))
@@ -268,11 +272,11 @@ async function openForTests(
   prepared: PreparedSuite,
   owned: AsyncDisposableStack,
 ): Promise<HeldLease> {
-  if (suite.manner === 'harbor') return owned.use(await openOffline(context, suite.name, []))
+  if (suite.manner === 'harbor') return owned.use(await openVerifier(context, suite.name, []))
   const { client, signal } = context
   const bundle = await client.putBundle(prepared.bundleTar, { signal })
   owned.defer(() => client.removeBundle(bundle).catch(() => {}))
-  return owned.use(await openOffline(context, suite.name, [{ bundle, target: testsTarget }]))
+  return owned.use(await openVerifier(context, suite.name, [{ bundle, target: testsTarget }]))
 }
 
 /**
@@ -316,7 +320,16 @@ async function apply(
   return applyPatch({ sandbox, root, patch, changes, git: pristine.git, signal })
 }
 
-async function openOffline(
+/** Tests run without any network, or with a gateway to the task's artifacts and nothing else. */
+function networkOf(
+  { verifierArtifacts, huggingface }: Task,
+  role: 'pristine' | SuiteName,
+): Pick<LeaseRequestInput, 'network' | 'policy'> {
+  if (role === 'pristine' || !verifierArtifacts) return { network: 'offline' }
+  return { network: 'sealed', policy: leasePolicy(nothingAllowed, huggingface) }
+}
+
+async function openVerifier(
   { client, task, images, leases, trial, job, signal, watch }: ExecutionContext,
   role: 'pristine' | SuiteName,
   mounts: NonNullable<LeaseRequestInput['mounts']>,
@@ -327,13 +340,13 @@ async function openOffline(
   const request: LeaseRequestInput & { id: string } = {
     id: leases[role],
     image: (role === 'pristine' ? null : images.verifier) ?? images.task,
-    network: 'offline',
+    ...networkOf(task, role),
     resources: { ...resources },
     capabilities: [...capabilities],
     gpus: task.hardware === 'h100' && role !== 'pristine' ? 1 : 0,
     mounts,
     user: 'root',
-    env,
+    env: { ...env, ...(role !== 'pristine' && task.verifierArtifacts ? huggingFaceVariables : {}) },
     owner: job,
     trial,
   }

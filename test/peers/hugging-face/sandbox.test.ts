@@ -172,8 +172,16 @@ t.test(
       }),
     )
     const task = await writeTrivialTask(path.join(scratch, 'task'))
+    // Its hidden tests read the artifact as well; offline they could not.
+    const toml = path.join(task, 'task.toml')
+    const exists = 'sh /tests/exists.sh answer.txt {results}'
+    const reading = `curl -fsS -o /dev/null $HF_ENDPOINT/acme/tiny/resolve/main/config.json && ${exists}`
+    const text = (await readFile(toml, 'utf8'))
+      .replace('area =', 'verifier_artifacts = true\narea =')
+      .replace(exists, reading)
+    await writeFile(toml, text)
     await appendFile(
-      path.join(task, 'task.toml'),
+      toml,
       `[[closedbook.huggingface]]\nrepo = "acme/tiny"\nrevision = "${commit}"\nfiles = ["config.json"]\n`,
     )
     const script = path.join(scratch, 'agent.sh')
