@@ -13,9 +13,24 @@ export interface BlockedRow {
   readonly trials: readonly string[]
 }
 
+export type BlockedEvent = Pick<
+  AuditEvent,
+  | 'action'
+  | 'canary'
+  | 'kind'
+  | 'host'
+  | 'port'
+  | 'protocol'
+  | 'address'
+  | 'reason'
+  | 'trial'
+  | 'lease'
+  | 'count'
+>
+
 /** Our own canaries are left out; most frequent first. */
-export function foldBlocked(events: Iterable<AuditEvent>): BlockedRow[] {
-  const rows = new Map<string, BlockedRow>()
+export function foldBlocked(events: Iterable<BlockedEvent>): BlockedRow[] {
+  const rows = new Map<string, Omit<BlockedRow, 'trials'> & { readonly trials: Set<string> }>()
   for (const event of events) {
     if (event.action !== 'deny' || event.canary === true || !isAttempt(event)) continue
     const { host, port, protocol } = event
@@ -24,7 +39,8 @@ export function foldBlocked(events: Iterable<AuditEvent>): BlockedRow[] {
     const reason = event.reason ?? 'denied'
     const key = JSON.stringify([host, address, port, protocol, reason])
     const row = rows.get(key)
-    const trial = event.trial ?? event.lease
+    const trials = row?.trials ?? new Set<string>()
+    trials.add(event.trial ?? event.lease)
     rows.set(key, {
       host,
       address,
@@ -32,12 +48,12 @@ export function foldBlocked(events: Iterable<AuditEvent>): BlockedRow[] {
       protocol,
       reason,
       count: (row?.count ?? 0) + event.count,
-      trials: row === undefined ? [trial] : [...new Set([...row.trials, trial])],
+      trials,
     })
   }
-  return [...rows.values()].sort(
-    (a, b) => b.count - a.count || targetOf(a).localeCompare(targetOf(b)),
-  )
+  return [...rows.values()]
+    .map((row) => ({ ...row, trials: [...row.trials] }))
+    .sort((a, b) => b.count - a.count || targetOf(a).localeCompare(targetOf(b)))
 }
 
 export const targetOf = (row: Pick<BlockedRow, 'host' | 'address'>): string =>
