@@ -55,17 +55,31 @@ export class LeasePtys {
 
   /** After a restart of the daemon. */
   async adopt(container: string): Promise<void> {
-    const { ptys, recorder } = this.#deps
-    for (const { pty, personInput } of await ptys.adopt(this.#place(container))) {
+    const { ptys, recorder, lease } = this.#deps
+    const unfinished = await this.#unfinished()
+    for (const { pty } of await ptys.adopt(this.#place(container))) {
       recorder.adopted(pty)
-      if (personInput) this.#deps.onPerson()
       this.#watch()
+    }
+    for (const view of await ptys.list(lease)) {
+      if (view.personInput || view.role === 'person') this.#deps.onPerson()
+      // It ended while no daemon was there to hear of it.
+      if (view.state === 'ended' && unfinished.has(view.pty)) recorder.ended(endOf(view))
     }
   }
 
   /** The container is gone. */
   async close(): Promise<void> {
     await this.#deps.ptys.closeLease(this.#deps.lease)
+  }
+
+  /** Ids in the event stream that have a start and no end. */
+  async #unfinished(): Promise<ReadonlySet<string>> {
+    const ids = new Set<string>()
+    for await (const { event } of this.#deps.parts.events.read(1, { follow: false }))
+      if (event.type === 'exec.start') ids.add(event.exec)
+      else if (event.type === 'exec.end') ids.delete(event.exec)
+    return ids
   }
 
   #place(container: string): PtyPlace {

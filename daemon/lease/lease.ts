@@ -32,6 +32,7 @@ import { LeaseProof } from './lease-proof.ts'
 import { noUsage } from './no-usage.ts'
 import { orGone } from './sandbox-end.ts'
 import { move, requireState } from './state.ts'
+import { upperFiles } from './upper-files.ts'
 
 const closeDeadlineMs = 30_000
 const freezeDeadlineMs = 20_000
@@ -351,7 +352,11 @@ export class Lease {
   }
 
   async changes(options: { signal?: AbortSignal }): Promise<readonly FileChange[]> {
-    return this.#deps.engine.changes(this.#container('look at'), options)
+    const told = await this.#deps.engine.changes(this.#container('look at'), options)
+    const known = new Set(told.map(({ path }) => path))
+    const written = await upperFiles(this.parts.upperDir)
+    const missed = written.filter((path) => !known.has(path))
+    return [...told, ...missed.map((path) => ({ path, kind: 'modified' as const }))]
   }
 
   async writeArchive(

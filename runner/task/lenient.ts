@@ -3,7 +3,10 @@
  * variables of the host) doesn't keep it from being read. The refusal that a run would meet comes beside it.
  */
 import { RunnerError } from '../errors.ts'
-import { loadTask } from './load.ts'
+import { resolveImage } from './image.ts'
+import { loadTask, withoutCanary } from './load.ts'
+import type { TaskToml } from './schema.ts'
+import { evidenceFolder, readTree } from './tree.ts'
 import type { Task } from './task.ts'
 
 export async function loadForLooking(
@@ -29,5 +32,31 @@ async function loadAllowed(dir: string, hostEnv: readonly string[]): Promise<Tas
     const wanted = /\$\{([A-Za-z_]\w*)\}/.exec(error.message)?.[1]
     if (wanted === undefined || hostEnv.includes(wanted)) return null
     return loadAllowed(dir, [...hostEnv, wanted])
+  }
+}
+
+/** What looking into an image takes; also of tasks that a run refuses. */
+export type TaskImageFacts = Pick<
+  Task,
+  'image' | 'workdir' | 'baseCommit' | 'verify' | 'instruction'
+>
+
+/** null where nothing says which image it is. */
+export async function imageFacts(
+  dir: string,
+  toml: TaskToml,
+  instruction: string,
+): Promise<TaskImageFacts | null> {
+  try {
+    return {
+      image: resolveImage(dir, toml, await readTree(dir, { without: evidenceFolder })),
+      workdir: toml.closedbook?.workdir ?? toml.environment.workdir ?? null,
+      baseCommit: toml.closedbook?.base_commit ?? null,
+      verify: toml.closedbook?.verify ?? 'snapshot',
+      instruction: withoutCanary(instruction),
+    }
+  } catch (error) {
+    if (!(error instanceof RunnerError)) throw error
+    return null
   }
 }

@@ -5,6 +5,7 @@
 import { checkConfig, taskNameOf } from './config-rules.ts'
 import { readTaskDirectory } from './directory.ts'
 import { checkFiles } from './file-rules.ts'
+import { imageFacts } from '../lenient.ts'
 import { Findings, type Finding } from './finding.ts'
 import { checkImage } from './image/check-image.ts'
 import type { ImageAccess } from './image/image-access.ts'
@@ -44,13 +45,16 @@ export async function lintTask(path: string, options: LintOptions): Promise<Lint
   await checkFiles(findings, directory, toml)
   await checkSuites(findings, directory, task)
   const inside = ruleNames.some((name) => rules[name].looksAt === 'image' && selection.wants(name))
+  const instruction = (await directory.text('instruction.md')) ?? ''
+  const inImage =
+    task ?? (toml === null ? null : await imageFacts(directory.dir, toml, instruction))
   let image: string | null = null
   let note: string | null = null
   if (options.image === null || !inside) note = 'the image was not looked into, as asked'
-  else if (task === null) note = 'the image was not looked into: the runner refuses the task'
+  else if (inImage === null) note = 'the image was not looked into: nothing says which it is'
   else
     try {
-      image = await checkImage(findings, task, directory, options.image)
+      image = await checkImage(findings, inImage, directory, options.image)
     } catch (error) {
       if (!(error instanceof ClosedbookError) || error.code !== 'image_not_pinned') throw error
       note = 'the image was not looked into: it is not pinned'
@@ -58,8 +62,18 @@ export async function lintTask(path: string, options: LintOptions): Promise<Lint
   return {
     task: taskNameOf(directory, toml),
     dir: directory.dir,
-    findings: findings.sorted().filter((finding) => selection.keeps(finding)),
+    findings: withoutRepeats(findings.sorted()).filter((finding) => selection.keeps(finding)),
     image,
     note,
   }
 }
+
+/** What the runner refuses in a test script is said once, by the rule that has a name for it. */
+const withoutRepeats = (all: readonly Finding[]): readonly Finding[] =>
+  all.filter(
+    ({ rule, file, line }) =>
+      rule !== 'unsupported-feature' ||
+      !all.some(
+        (other) => other.rule.startsWith('verifier-') && other.file === file && other.line === line,
+      ),
+  )

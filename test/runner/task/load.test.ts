@@ -44,9 +44,13 @@ env = { A = "1", B = "\${HOST:-fallback}" }
 [verifier]
 timeout_sec = 90.0
 `
-  const task = await loadTask(await sample(scratch, text))
+  const task = await loadTask(await sample(scratch, text), {
+    harbor: { network: 'closed-book', hostEnv: [] },
+  })
   t.match(task, {
     verify: 'snapshot',
+    snapshotOf: 'container',
+    network: { asked: 'public', hosts: [] },
     suites: { functional: { results: 'reward', timeoutSeconds: 90 }, regression: null },
     environment: {
       env: { A: '1', B: 'fallback' },

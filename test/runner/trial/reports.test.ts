@@ -1,6 +1,11 @@
 import t from 'tap'
 import type { ResultFormat } from '../../../runner/task/schema.ts'
-import { parseReward } from '../../../runner/trial/report-reward.ts'
+import {
+  passRuleSchema,
+  readRewards,
+  rewardTests,
+  type PassRule,
+} from '../../../runner/trial/report-reward.ts'
 import { ReportError } from '../../../runner/trial/reported.ts'
 import { parseReport } from '../../../runner/trial/test-report.ts'
 
@@ -167,12 +172,31 @@ for (const [name, json, txt, expected] of rewards)
       json: json === null ? null : Buffer.from(json),
       txt: txt === null ? null : Buffer.from(txt),
     }
-    if (expected === 'ReportError') t.throws(() => parseReward(files), { name: 'ReportError' })
+    if (expected === 'ReportError') t.throws(() => readRewards(files), { name: 'ReportError' })
     else
       t.equal(
-        parseReward(files)
+        rewardTests(readRewards(files), null)
           .map((test) => `${test.id} = ${test.outcome}`)
           .join(', '),
         expected,
       )
   })
+
+t.test('a job may say which rewards count, and from where on', (t) => {
+  const rewards = { accuracy: 0.75, speed: 12.5, clean: 1 }
+  const rows: readonly (readonly [why: string, rule: PassRule, told: string])[] = [
+    ['at least', { accuracy: '>=0.75' }, 'accuracy = passed'],
+    ['more than', { accuracy: '>0.75' }, 'accuracy = failed'],
+    ['less is better', { speed: '< 20' }, 'speed = passed'],
+    ['several', { accuracy: '>=0.9', clean: '==1' }, 'accuracy = failed, clean = passed'],
+    ['one that was not written is not there', { other: '>=0', clean: '>=1' }, 'clean = passed'],
+  ]
+  for (const [why, rule, told] of rows) {
+    const tests = rewardTests(rewards, passRuleSchema.parse(rule))
+    t.equal(tests.map(({ id, outcome }) => `${id} = ${outcome}`).join(', '), told, why)
+  }
+  t.match(rewardTests(rewards, { accuracy: '>0.9' })[0]?.message, 'reward 0.75, not >0.9')
+  for (const bad of ['0.5', '>=', '>=half', '!=1', '>=1e9999'])
+    t.notOk(passRuleSchema.safeParse({ reward: bad }).success, `${bad} is no rule`)
+  t.end()
+})

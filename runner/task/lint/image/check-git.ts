@@ -3,7 +3,7 @@
  * is what came after it, whatever it hides behind; other repositories count when they hold this project's history.
  */
 import type { Sandbox } from '../../../trial/sandbox.ts'
-import type { Task } from '../../task.ts'
+import type { TaskImageFacts } from '../../lenient.ts'
 import type { Findings } from '../finding.ts'
 import type { RuleName } from '../rules.ts'
 import type { Fingerprints } from './fingerprint.ts'
@@ -21,7 +21,7 @@ export interface WorkRepository {
 
 export interface GitCheck {
   readonly findings: Findings
-  readonly task: Task
+  readonly task: TaskImageFacts
   readonly workdir: string
   readonly scan: LayerScan
   readonly prints: Fingerprints

@@ -11,7 +11,7 @@ import { blobId, readTree, type Tree } from '../../../trial/tree.ts'
 import { readFileOut } from '../../../trial/read-file.ts'
 import { RunnerError } from '../../../errors.ts'
 import { buildOurImages, taskImageId, withSavedImage } from '../../../host/images.ts'
-import type { Task } from '../../task.ts'
+import type { TaskImageFacts } from '../../lenient.ts'
 import type { TaskDirectory } from '../directory.ts'
 import type { Findings } from '../finding.ts'
 import { checkContent } from './check-content.ts'
@@ -30,7 +30,7 @@ const treeLimits = { maxEntries: 5_000_000, maxBytes: 256 * 1024 ** 3 }
 /** The id of the image that was looked into. */
 export async function checkImage(
   findings: Findings,
-  task: Task,
+  task: TaskImageFacts,
   directory: TaskDirectory,
   access: ImageAccess,
 ): Promise<string> {
