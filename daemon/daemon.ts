@@ -126,7 +126,10 @@ export class Daemon implements AsyncDisposable {
       new Retention({
         days: config.retentionDays ?? null,
         closed: journal.closedDirectory,
-        records: [directories.audit, directories.events, directories.exchanges],
+        records: [
+          ...[directories.audit, directories.events, directories.exchanges],
+          path.join(config.stateDir, 'pty'),
+        ],
         log,
       }),
     )

@@ -1,6 +1,6 @@
 /**
- * Drops the records of leases that closed longer ago than an operator keeps them: audit, events, exchanges and the
- * journal's entry. Off unless it is set, for they are evidence; what a job needs of them lies with its results. A lease
+ * Drops the records of leases that closed longer ago than an operator keeps them: audit, events, exchanges, terminals
+ * and the journal's entry. Off unless it is set, for they are evidence; what a job needs of them lies with its results. A lease
  * that isn't closed is never touched.
  */
 import { readdir, rm, stat } from 'node:fs/promises'
@@ -11,7 +11,7 @@ export interface RetentionOptions {
   /** null: for ever. */
   readonly days: number | null
   readonly closed: string
-  /** Where files are called by the lease's id and an ending. */
+  /** Where files are called by the lease's id and an ending, or a directory by the id alone. */
   readonly records: readonly string[]
   readonly log: Logger
 }
@@ -60,6 +60,7 @@ export class Retention implements Disposable {
 }
 
 async function removeOf(directory: string, lease: string): Promise<void> {
-  for (const name of await readdir(directory))
-    if (name.startsWith(`${lease}.`)) await rm(path.join(directory, name), { force: true })
+  for (const name of await readdir(directory).catch(() => []))
+    if (name === lease || name.startsWith(`${lease}.`))
+      await rm(path.join(directory, name), { recursive: true, force: true })
 }

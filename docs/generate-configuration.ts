@@ -34,8 +34,8 @@ const sections: readonly Section[] = [
     title: 'Runner',
     text: [
       'Read by every other command: the file named by `--runner-config` or `CLOSEDBOOK_CONFIG`, then `CLOSEDBOOK_STATE_DIR`,',
-      '`CLOSEDBOOK_SOCKET`, `CLOSEDBOOK_JOBS_DIR` and `CLOSEDBOOK_REQUEST_TIMEOUT_MS`, then `--state-dir`, `--socket` and',
-      '`--jobs-dir`. Nothing has to be set.',
+      '`CLOSEDBOOK_SOCKET`, `CLOSEDBOOK_JOBS_DIR`, `DATABASE_URL` (or `CLOSEDBOOK_DATABASE_URL`), `CLOSEDBOOK_HEARTBEAT_SECONDS` and',
+      '`CLOSEDBOOK_REQUEST_TIMEOUT_MS`, then `--state-dir`, `--socket` and `--jobs-dir`. Nothing has to be set.',
     ],
     rows: schemaRows(runnerConfigSchema, {
       stateDir: ownState,
@@ -62,7 +62,7 @@ const sections: readonly Section[] = [
   {
     title: 'Job file',
     text: [
-      'Tasks x configurations x runs: `closedbook run JOB.yaml`. Paths are relative to the file.',
+      'Tasks x configurations x runs: `closedbook run JOB.yaml`; [jobs.md](jobs.md) explains it. Paths are relative to the file.',
     ],
     rows: schemaRows(jobFileSchema),
   },

@@ -15,6 +15,32 @@ export const runnerConfigSchema = z.strictObject({
     .string()
     .min(1)
     .describe('where jobs and their results are; default: jobs in stateDir'),
+  databaseUrl: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'PostgreSQL of a fleet (postgresql://…), or the state directory of another runner on this host; default: a private cluster in stateDir/pg',
+    ),
+  heartbeatSeconds: z
+    .int()
+    .min(10)
+    .max(3600)
+    .default(120)
+    .describe(
+      'a worker that has not been heard of for so long has lost its trials; it reports four times as often',
+    ),
+  url: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('a daemon elsewhere, `https://host:port`, instead of the socket'),
+  token: z.string().min(1).optional().describe('for `url`; better as CLOSEDBOOK_TOKEN'),
+  ca: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("PEM file of the certificates that `url` is trusted by; default: the system's"),
   requestTimeoutMs: z
     .int()
     .positive()
@@ -30,6 +56,12 @@ const variables: Readonly<Record<string, keyof RunnerConfig>> = {
   CLOSEDBOOK_STATE_DIR: 'stateDir',
   CLOSEDBOOK_SOCKET: 'socket',
   CLOSEDBOOK_JOBS_DIR: 'jobsDir',
+  CLOSEDBOOK_URL: 'url',
+  CLOSEDBOOK_TOKEN: 'token',
+  CLOSEDBOOK_CA: 'ca',
+  DATABASE_URL: 'databaseUrl',
+  CLOSEDBOOK_DATABASE_URL: 'databaseUrl',
+  CLOSEDBOOK_HEARTBEAT_SECONDS: 'heartbeatSeconds',
   CLOSEDBOOK_REQUEST_TIMEOUT_MS: 'requestTimeoutMs',
 }
 
@@ -60,12 +92,14 @@ export async function loadRunnerConfig(
   }
 }
 
+const numbers: ReadonlySet<keyof RunnerConfig> = new Set(['requestTimeoutMs', 'heartbeatSeconds'])
+
 function fromEnv(env: NodeJS.ProcessEnv): Record<string, unknown> {
   const values: Record<string, unknown> = {}
   for (const [name, key] of Object.entries(variables)) {
     const text = env[name]
     if (text === undefined || text === '') continue
-    values[key] = key === 'requestTimeoutMs' && /^\d+$/.test(text) ? Number(text) : text
+    values[key] = numbers.has(key) && /^\d+$/.test(text) ? Number(text) : text
   }
   return values
 }

@@ -11,7 +11,7 @@ export const exitCode = {
   usage: 2,
   /** A task, plan, ledger or result is not as it must be. */
   data: 65,
-  /** No daemon or no engine answers. */
+  /** No daemon, no engine or no store answers. */
   unavailable: 69,
   /** A bug of ours. */
   software: 70,
@@ -34,8 +34,8 @@ export const exitCodeMeanings: readonly (readonly [ExitCode, string])[] = [
   [exitCode.ok, 'done; for run: every planned trial is scored, whatever the verdicts'],
   [exitCode.failure, 'failed; for run: at least one planned trial is not scored'],
   [exitCode.usage, 'unknown command, option or argument'],
-  [exitCode.data, 'a task, plan, ledger or result is invalid'],
-  [exitCode.unavailable, 'no daemon or no engine answers'],
+  [exitCode.data, 'a task, plan, ledger or result is invalid, or a task is not qualified'],
+  [exitCode.unavailable, 'no daemon, engine or store answers'],
   [exitCode.software, 'a bug in Closedbook'],
   [exitCode.cannotWrite, 'a file could not be written (disk full, permissions)'],
   [exitCode.temporary, 'busy: job locked, no capacity, port in use; try again'],
@@ -51,12 +51,14 @@ const byCode: Readonly<Record<string, ExitCode>> = {
   config_invalid: exitCode.config,
   task_invalid: exitCode.data,
   task_unsupported: exitCode.data,
+  task_unqualified: exitCode.data,
   job_unknown: exitCode.data,
   trial_unknown: exitCode.data,
   plan_changed: exitCode.data,
   plan_invalid: exitCode.data,
   ledger_corrupt: exitCode.data,
   result_invalid: exitCode.data,
+  result_missing: exitCode.data,
   image_not_pinned: exitCode.data,
   image_missing: exitCode.data,
   image_build_failed: exitCode.data,
@@ -71,9 +73,17 @@ const byCode: Readonly<Record<string, ExitCode>> = {
   daemon_unreachable: exitCode.unavailable,
   engine_unreachable: exitCode.unavailable,
   engine_missing: exitCode.unavailable,
+  store_unreachable: exitCode.unavailable,
+  store_newer: exitCode.data,
   write_failed: exitCode.cannotWrite,
   disk_full: exitCode.cannotWrite,
   not_root: exitCode.permission,
+  unauthenticated: exitCode.permission,
+  ticket_refused: exitCode.permission,
+  forbidden: exitCode.permission,
+  host_refused: exitCode.permission,
+  origin_refused: exitCode.permission,
+  too_many_requests: exitCode.temporary,
   cancelled: exitCode.interrupted,
 }
 

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { root, setUp } from '../runner/bin/setup.mjs'
 
 try {
-  const node = setUp((what) => process.stderr.write(`· installing ${what}\n`))
+  const node = setUp((what) => process.stderr.write(`· installing ${what}\n`), { browser: true })
   const args = ['--no-warnings', path.join(root, 'test', 'run.ts'), ...process.argv.slice(2)]
   const bin = path.join(root, 'node_modules', '.bin')
   const env = { ...process.env, PATH: `${bin}:${process.env.PATH ?? ''}` }

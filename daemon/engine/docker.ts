@@ -19,6 +19,7 @@ import {
   pullImage,
   saveImage,
 } from './docker-images.ts'
+import { hijackExec } from './docker-hijack.ts'
 import { ask, hasStatus } from './driver-error.ts'
 import type { Ask } from './driver-error.ts'
 import type {
@@ -264,7 +265,10 @@ export class DockerEngine implements Engine {
       }),
     )
     const { died, forget } = this.#events.died(exec.id)
-    const starting = exec.start({ hijack: true, stdin: spec.stdin, Tty: tty })
+    const starting: Promise<Duplex> =
+      spec.take === undefined
+        ? exec.start({ hijack: true, stdin: spec.stdin, Tty: tty })
+        : hijackExec(this.#socketPath, exec.id, spec.take)
     let stream: Duplex
     try {
       stream = await ask(what, { signal, deadlineMs: shortDeadlineMs }, () => starting)

@@ -64,6 +64,11 @@ export interface ExecSpec {
   readonly workdir?: string
   readonly stdin: boolean
   readonly tty?: boolean
+  /**
+   * For terminals: output goes here, in a buffer that is used again, and the handle's stream, paused at first, is only
+   * written to, paused and resumed.
+   */
+  readonly take?: (bytes: Buffer) => void
 }
 
 /** A started exec: the raw hijacked stream (multiplexed unless tty) with an error listener already attached. */

@@ -124,6 +124,7 @@ export class Lease {
       proof: this.proof,
       resources: this.request.resources,
       gpus: [...(this.parts.gpus?.gpus ?? [])],
+      ...(this.request.execInto === undefined ? {} : { execInto: this.request.execInto }),
       assisted: this.#assisted,
       timingsMs: this.timingsMs,
     }

@@ -1,5 +1,6 @@
 /**
- * The lease API: HTTP/1.1 on a unix socket that only root may use, JSON unless said otherwise.
+ * The lease API: HTTP/1.1 on a unix socket that only root may use, or on a TCP port with a credential (auth.ts); JSON
+ * unless said otherwise.
  *
  *   GET    /v1/health                      {status, version, pid, engine}; 200 as soon as the daemon serves
  *   GET    /v1/host                        HostFacts
@@ -16,6 +17,14 @@
  *   POST   /v1/leases/:id/prove            {canaries: CanaryResult[], ok}: runs the canaries again (proof.after)
  *   DELETE /v1/leases/:id                  LeaseView `closed`; idempotent
  *   POST   /v1/leases/:id/exec             upgrade to closedbook.exec.v1 (exec-frames.ts)
+ *   POST   /v1/leases/:id/ptys             PtyOpen (pty.ts) → 201 PtyView: a program on a terminal, which outlives its viewers and the daemon
+ *   GET    /v1/leases/:id/ptys             {ptys: PtyView[]}, ended ones too
+ *   GET    /v1/leases/:id/ptys/:pty        PtyView
+ *   DELETE /v1/leases/:id/ptys/:pty        PtyView, ended: HUP, TERM, KILL to all that it started; idempotent
+ *   POST   /v1/leases/:id/ptys/:pty/markers   {label}: a mark in its recording
+ *   GET    /v1/leases/:id/ptys/:pty/recording   asciicast v2 so far, also of a closed lease
+ *   GET    /v1/leases/:id/ptys/:pty/attach   WebSocket closedbook.pty.v1 (pty-frames.ts); view looks on, run may control
+ *   GET    /v1/ptys?of=LEASE|TRIAL         {ptys: PtyView[]}; without `of` those of all open leases
  *   GET    /v1/leases/:id/archive?path=P   application/x-tar; header X-Closedbook-Path-Kind: file|directory|symlink|other
  *   GET    /v1/leases/:id/changes          {changes: FileChange[]}: what differs from the image
  *   PUT    /v1/leases/:id/archive?path=P   a tar to extract at P
@@ -31,6 +40,14 @@
  *   PUT    /v1/bundles/:sha256             a tar whose sha256 is the name → {bundle}; idempotent, verified
  *   POST   /v1/bundles                     {image} → {bundle}: the image's file system, for a harness inside another image
  *   DELETE /v1/bundles/:sha256             forgets it when no lease mounts it
+ *   GET    /v1/host/load                   HostLoad: disks, memory, load
+ *   GET    /v1/tokens                      {tokens: TokenView[]} (auth.ts); POST makes one, DELETE /v1/tokens/:id revokes it
+ *   POST   /v1/tickets                     {path, role} → 201 Ticket, good once
+ *   POST   /v1/session                     {ticket} or {token} → a session of the dashboard, as a cookie; GET, DELETE
+ *   GET    /v1/board/:kind                 BoardList (board.ts): what runners have published
+ *   PUT    /v1/board/:kind/:id             a document, any JSON; GET, DELETE
+ *   POST   /v1/board/:kind/:id/lines       numbered JSON lines; GET reads and follows them
+ *   GET    /v1/board/changes               text/event-stream of changes, resumable
  *   POST   /v1/shutdown                    closes every lease, answers, ends the daemon
  *
  * Errors: status 4xx/5xx, body {code, message, blame}.

@@ -211,6 +211,8 @@ export const leaseViewSchema = z.strictObject({
   }),
   resources: resourcesSchema,
   gpus: z.array(z.strictObject({ uuid: z.string(), name: z.string() })),
+  /** The lease whose sandbox this one works in: it is a harness. */
+  execInto: z.string().optional(),
   /** A person ran a command in this sandbox of a trial: recorded, never scored. */
   assisted: z.boolean(),
   /** Time of each phase of opening. */

@@ -2,7 +2,7 @@
  * Between a session's output and a person's own terminal: what agents print is hostile. Passed are text, colours, cursor
  * movement and modes. Dropped is whatever would make that terminal answer (device attributes, reports, queries), for the
  * answer would be typed into the session; what reaches beyond its window (clipboard, title, notifications, palette,
- * files, window operations), device control strings whole; links that aren't http or https. `plain` passes text alone.
+ * files, window operations), device control strings whole; links that aren't http or https. `plain` passes text alone, lines ended by newlines.
  * Works on bytes, in pieces cut anywhere, and needs nothing of Node.
  */
 const ESC = 0x1b
@@ -21,6 +21,8 @@ export class TerminalFilter {
   /** Private modes as the passed sequences set them. */
   readonly #modes = new Map<number, boolean>()
   #kitty = 0
+  /** `plain`: a carriage return that may belong to the end of a line. */
+  #return = false
 
   constructor({ plain = false }: { plain?: boolean } = {}) {
     this.#plain = plain
@@ -28,7 +30,7 @@ export class TerminalFilter {
 
   push(bytes: Uint8Array): Uint8Array {
     // A sequence that is held from before may come out as well.
-    const out = new Uint8Array(bytes.length + this.#held.length + 2)
+    const out = new Uint8Array(bytes.length + this.#held.length + 3)
     let length = 0
     const put = (values: ArrayLike<number>): void => {
       out.set(values, length)
@@ -39,7 +41,10 @@ export class TerminalFilter {
       if (this.#state === 'text') {
         if (byte === ESC) this.#begin('escape', byte)
         else if (byte === 0xc2) this.#begin('c1', byte)
-        else if (byte >= 0x20 ? byte !== 0x7f : this.#passesControl(byte)) out[length++] = byte
+        else if (byte >= 0x20 ? byte !== 0x7f : this.#passesControl(byte)) {
+          if (this.#plain) length = this.#endLine(byte, out, length)
+          if (byte !== 0x0d || !this.#plain) out[length++] = byte
+        }
         continue
       }
       this.#next(byte, put)
@@ -59,6 +64,16 @@ export class TerminalFilter {
     this.#kitty = 0
     // Resetting the margins moves the cursor.
     return `${parts.join('')}\u001B7\u001B[r\u001B8\u001B[0m\u001B(B\u001B>\u001B[0 q`
+  }
+
+  /** A terminal ends lines with both; text with one. */
+  #endLine(byte: number, out: Uint8Array, length: number): number {
+    if (byte === 0x0d) this.#return = true
+    else {
+      if (this.#return && byte !== 0x0a) out[length++] = 0x0d
+      this.#return = false
+    }
+    return length
   }
 
   #passesControl(byte: number): boolean {

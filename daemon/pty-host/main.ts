@@ -1,7 +1,8 @@
 /**
  * The pty-host: a process beside the daemon that holds the streams of all PTY sessions, so that they survive it. Started
  * by the daemon with the first session, detached. It ends when the daemon asks, or when no daemon listens and no session
- * runs; and when its socket is gone, for then nobody can come back.
+ * runs; when its socket is gone, for then nobody can come back; and when no daemon has come back for long, with all
+ * that it holds.
  */
 import { chmodSync, rmSync, statSync } from 'node:fs'
 import { parseArgs } from 'node:util'
@@ -13,6 +14,7 @@ import { HostServer } from './server.ts'
 const lookEveryMs = 2_000
 /** A restarting daemon is back by then. */
 const lonelyMs = 10_000
+const abandonedMs = 30 * 60_000
 
 const { values } = parseArgs({
   options: {
@@ -44,8 +46,11 @@ log.info({ socket, pid: process.pid }, 'pty-host.ready')
 
 const inode = inodeOf(socket)
 let lonelySince: number | null = performance.now()
+let daemonAt = performance.now()
 const look = setInterval(() => {
   if (inodeOf(socket) !== inode) over.resolve('the socket is gone')
+  if (host.hasDaemon) daemonAt = performance.now()
+  if (performance.now() - daemonAt > abandonedMs) over.resolve('abandoned')
   const lonely = !host.hasDaemon && sessions.running === 0
   lonelySince = lonely ? (lonelySince ?? performance.now()) : null
   if (lonelySince !== null && performance.now() - lonelySince > lonelyMs) over.resolve('lonely')

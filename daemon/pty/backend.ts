@@ -3,8 +3,10 @@ import type { Duplex } from 'node:stream'
 import type { Size } from './resizer.ts'
 
 export interface PtyBackend {
-  /** Raw bytes both ways, with an error listener attached. */
+  /** Written to, paused, resumed and destroyed; with an error listener attached. Closes at the end of the output. */
   readonly stream: Duplex
+  /** Begins to read. The bytes are in a buffer that is used again when `take` returns. */
+  read(take: (bytes: Buffer) => void): void
   /** Resolves with the code of the first process; null where nobody will tell. Never rejects. */
   readonly died: Promise<number | null>
   /** Where `died` did not tell. `holdsTerminal`: something still has the terminal open. */

@@ -34,6 +34,8 @@ export async function openDockerPty(engine: Engine, spec: DockerPtySpec): Promis
   const startedTicks = ticksNow()
   const cgroup = spec.initPid === null ? null : Cgroup.ofPid(spec.initPid)
   const tree: Tree | null = cgroup === null ? null : { execId: spec.pty, cgroup, startedTicks }
+  let taker: ((bytes: Buffer) => void) | null = null
+  const early: Buffer[] = []
   const handle = await engine.exec(spec.container, {
     argv: wrap(spec.argv, { ...spec.size, mark: spec.mark }),
     env: [
@@ -42,6 +44,10 @@ export async function openDockerPty(engine: Engine, spec: DockerPtySpec): Promis
     ],
     stdin: true,
     tty: true,
+    take: (bytes) => {
+      if (taker === null) early.push(Buffer.from(bytes))
+      else taker(bytes)
+    },
     ...(spec.user === undefined ? {} : { user: spec.user }),
     ...(spec.cwd === undefined ? {} : { workdir: spec.cwd }),
   })
@@ -55,6 +61,11 @@ export async function openDockerPty(engine: Engine, spec: DockerPtySpec): Promis
   return {
     stream: handle.stream,
     died: handle.died,
+    read: (take) => {
+      taker = take
+      for (const bytes of early.splice(0)) take(bytes)
+      handle.stream.resume()
+    },
     resize: ({ rows, cols }) => handle.resize(rows, cols),
     look: async () => {
       try {

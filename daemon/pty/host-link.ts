@@ -22,6 +22,8 @@ import {
 } from './host-protocol.ts'
 
 const main = fileURLToPath(new URL('../pty-host/main.ts', import.meta.url))
+/** A flood is many short-lived buffers, which only a collection of the young gives back: often, and small ones. */
+const memoryFlags = ['--max-semi-space-size=1']
 const startMs = 20_000
 const pollMs = 20
 const endMs = 15_000
@@ -107,6 +109,7 @@ export class HostLink implements AsyncDisposable {
       process.execPath,
       [
         '--no-warnings',
+        ...memoryFlags,
         main,
         ...['--socket', this.socketPath, '--directory', directory],
         ...['--engine-socket', engineSocket, '--log-level', logLevel],

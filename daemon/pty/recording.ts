@@ -111,8 +111,12 @@ export class Recording {
   }
 
   flush(): void {
-    if (this.#lines.length === 0 && this.#text.length === 0) return
-    this.#closeText()
+    this.#takeText()
+    this.#writeLines()
+  }
+
+  #writeLines(): void {
+    if (this.#lines.length === 0) return
     const text = this.#lines.join('')
     this.#lines = []
     this.#linesBytes = 0
@@ -142,11 +146,15 @@ export class Recording {
   }
 
   #closeText(): void {
+    this.#takeText()
+    if (this.#linesBytes > flushBytes) this.#writeLines()
+  }
+
+  #takeText(): void {
     const text = this.#text.join('')
     this.#text = []
     this.#textBytes = 0
     if (text !== '') this.#line('o', text, this.#textTime)
-    if (this.#linesBytes > flushBytes) this.flush()
   }
 
   #line(code: string, data: string, time = this.#seconds()): void {

@@ -1,8 +1,10 @@
 /**
  * Carries one viewer's WebSocket between its connection and the pty-host, byte by byte: the daemon has asked who it is and
- * said so in headers of its own, and takes no further part. What either side doesn't read waits in the kernel, not here.
+ * said so in headers of its own, and takes no further part. What either side doesn't read waits in the kernel, not here:
+ * one buffer goes round for each viewer, and a second one where its connection takes no more for the moment.
  */
-import http from 'node:http'
+import type { IncomingMessage } from 'node:http'
+import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ptyProtocol } from '../protocol/pty-frames.ts'
 import { attachHeaders } from './host-protocol.ts'
@@ -15,59 +17,73 @@ export interface RelayTarget {
   readonly name: string
 }
 
+const bufferBytes = 64 * 1024
+
 /** Of the client's headers only those of the handshake pass; tickets among its protocols don't. */
 export function relay(
-  request: http.IncomingMessage,
+  request: IncomingMessage,
   client: Duplex,
   head: Buffer,
-  { socketPath, pty, attachment, mayControl, name }: RelayTarget,
+  target: RelayTarget,
 ): void {
-  const outgoing = http.request({
-    socketPath,
-    agent: false,
-    path: `/sessions/${pty}/attach`,
-    headers: {
-      connection: 'Upgrade',
-      upgrade: 'websocket',
-      'sec-websocket-version': String(request.headers['sec-websocket-version'] ?? ''),
-      'sec-websocket-key': String(request.headers['sec-websocket-key'] ?? ''),
-      'sec-websocket-protocol': ptyProtocol,
-      [attachHeaders.attachment]: attachment,
-      [attachHeaders.mayControl]: String(mayControl),
-      [attachHeaders.name]: encodeURIComponent(name),
+  let buffer = Buffer.allocUnsafeSlow(bufferBytes)
+  const host = net.connect({
+    path: target.socketPath,
+    onread: {
+      buffer: () => buffer,
+      callback: (length, bytes) => {
+        const more = client.write(Buffer.from(bytes.buffer, bytes.byteOffset, length))
+        // Not written yet, so this buffer is the client's until it is.
+        if (client.writableLength > 0) buffer = Buffer.allocUnsafeSlow(bufferBytes)
+        if (!more) {
+          host.pause()
+          client.once('drain', () => host.resume())
+        }
+        return true
+      },
     },
   })
-  client.once('close', () => outgoing.destroy())
-  outgoing.on('error', () => {
+  let connected = false
+  host.on('error', () => {
     // No host, so no session: there is nothing to come back for.
-    if (!client.destroyed) refuse(client, 404, 'no such PTY session is held')
+    if (connected) client.destroy()
+    else refuse(client)
   })
-  outgoing.on('response', (response) => {
-    // It refused the handshake itself.
-    response.resume()
-    refuse(client, response.statusCode ?? 502, 'this is no handshake of a viewer')
-  })
-  outgoing.on('upgrade', (response, host, hostHead) => {
-    host.on('error', () => client.destroy())
-    client.on('error', () => host.destroy())
-    client.once('close', () => host.destroy())
-    host.once('close', () => client.destroy())
-    const lines = Object.entries(response.headers).map(
-      ([header, value]) => `${header}: ${String(value)}`,
-    )
-    client.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('\r\n')}\r\n\r\n`)
-    if (hostHead.length > 0) client.write(hostHead)
+  host.once('connect', () => {
+    connected = true
+    host.write(handshake(request, target))
     if (head.length > 0) host.write(head)
-    host.pipe(client)
     client.pipe(host)
   })
-  outgoing.end()
+  host.once('close', () => client.end())
+  client.on('error', () => host.destroy())
+  client.once('close', () => host.destroy())
 }
 
-function refuse(client: Duplex, status: number, message: string): void {
-  const text = JSON.stringify({ code: 'not_found', message, blame: 'caller' })
+function handshake(request: IncomingMessage, target: RelayTarget): string {
+  const { pty, attachment, mayControl, name } = target
+  const key = String(request.headers['sec-websocket-key'] ?? '')
+  const version = String(request.headers['sec-websocket-version'] ?? '')
+  return [
+    `GET /sessions/${pty}/attach HTTP/1.1`,
+    'Host: pty-host',
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    `Sec-WebSocket-Version: ${version}`,
+    `Sec-WebSocket-Key: ${key}`,
+    `Sec-WebSocket-Protocol: ${ptyProtocol}`,
+    `${attachHeaders.attachment}: ${attachment}`,
+    `${attachHeaders.mayControl}: ${mayControl}`,
+    `${attachHeaders.name}: ${encodeURIComponent(name)}`,
+    '\r\n',
+  ].join('\r\n')
+}
+
+function refuse(client: Duplex): void {
+  const body = { code: 'not_found', message: 'no such PTY session is held', blame: 'caller' }
+  const text = JSON.stringify(body)
   client.end(
-    `HTTP/1.1 ${status} Refused\r\nContent-Type: application/json\r\nConnection: close\r\n` +
+    `HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nConnection: close\r\n` +
       `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
   )
 }

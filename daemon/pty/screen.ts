@@ -13,7 +13,10 @@ const pieceBytes = 64 * 1024
 const lagLimitBytes = 1024 * 1024
 /** Of a flood that was left out, this much of its end is shown. */
 const keptBytes = 128 * 1024
-const bytesPerMs = 8_000
+/** While it keeps up, and in a flood of which it leaves most out anyway. */
+const bytesPerMs = 6_000
+const floodBytesPerMs = 1_000
+const floodBytes = 256 * 1024
 const unpacedBytes = 4 * 1024
 
 export interface Snapshot extends SnapshotFacts {
@@ -101,8 +104,9 @@ export class Screen {
     const bytes = ring.read(this.#fed, most)
     await this.#remote.write(bytes)
     this.#fed += bytes.length
-    if (bytes.length > unpacedBytes && this.#wanted.length === 0)
-      await delay(bytes.length / bytesPerMs)
+    if (bytes.length <= unpacedBytes || this.#wanted.length > 0) return
+    const flood = ring.end - this.#fed > floodBytes
+    await delay(bytes.length / (flood ? floodBytesPerMs : bytesPerMs))
   }
 
   async #answer(): Promise<void> {

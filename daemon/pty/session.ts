@@ -222,8 +222,7 @@ export class Session {
     if (this.spec.hold)
       await Promise.race([this.#attached.promise, delay(holdMs, undefined, { ref: false }), died])
     this.#lastByteAt = performance.now()
-    stream.on('data', (chunk: Buffer) => this.#take(chunk))
-    stream.resume()
+    this.#backend.read((bytes) => this.#take(bytes))
     await closed
     const cause = await this.#findEnd()
     clearTimeout(timer)

@@ -7,9 +7,9 @@ import {
   decodeMessage,
   encodeControl,
   encodeInputAck,
-  encodeOutput,
   encodeSnapshot,
   maxMessageBytes,
+  outputHeader,
   ptyClose,
 } from '../protocol/pty-frames.ts'
 import { clientControlSchema, type ClientControl, type ServerControl } from '../protocol/pty.ts'
@@ -118,6 +118,8 @@ export class Viewer implements SessionViewer {
   }
 
   #pump(): void {
+    // One that is closed is told no more; asking again for its snapshot would never end.
+    if (this.#socket.readyState !== 1) return
     for (;;) {
       const { ring } = this.#session
       const step = nextStep(
@@ -152,7 +154,9 @@ export class Viewer implements SessionViewer {
     const offset = this.#sent
     this.#sent += bytes.length
     this.#lastSendAt = performance.now()
-    this.#socket.send(encodeOutput(offset, bytes), () => this.#written())
+    // One message in two frames: the bytes go from the ring to the socket without a copy.
+    this.#socket.send(outputHeader(offset), { binary: true, fin: false })
+    this.#socket.send(bytes, { binary: true, fin: true }, () => this.#written())
   }
 
   #written(): void {

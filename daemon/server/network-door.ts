@@ -61,16 +61,23 @@ export async function openNetworkDoor(
   )
   const sockets = capConnections(server, config, deps)
   undo.defer(() => closeDoor(server, sockets))
-  await listenOn(server, wanted).catch(async (error: NodeJS.ErrnoException) => {
-    if (config.listen !== 'auto' || error.code !== 'EADDRINUSE')
+  try {
+    await listenOn(server, wanted).catch(async (error: NodeJS.ErrnoException) => {
+      if (config.listen !== 'auto' || error.code !== 'EADDRINUSE') throw error
+      await listenOn(server, { ...wanted, port: 0 })
+    })
+  } catch (error) {
+    if (config.listen !== 'auto')
       throw new HostError(
         'port_busy',
         'operator',
-        `cannot listen on ${config.listen}: ${error.message}; set server.listen to a free address, or to none`,
+        `cannot listen on ${config.listen}: ${(error as Error).message}; set server.listen to a free address, or to none`,
         { cause: error },
       )
-    await listenOn(server, { ...wanted, port: 0 })
-  })
+    // nobody asked for it, and the socket serves all the same
+    deps.log.warn({ err: error }, 'server.not-listening')
+    return null
+  }
   if (config.tls !== undefined && server instanceof https.Server)
     undo.use(watchTls(server, config.tls, deps.log))
   const { port } = server.address() as net.AddressInfo

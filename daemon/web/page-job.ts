@@ -95,7 +95,11 @@ export function jobPage(page: Page): void {
           report !== undefined && report.configurations.length > 1
             ? `pass@1, ${line(one.name, 30)}`
             : 'pass@1',
-          one.passAt1 === null ? `${one.passed} of ${one.scored} so far` : percent(one.passAt1),
+          one.passAt1 === null
+            ? one.scored === 0
+              ? '–'
+              : `${one.passed} of ${one.scored} so far`
+            : percent(one.passAt1),
           one.passAt1 === null
             ? `${one.planned - one.scored} of ${one.planned} not scored yet`
             : `${one.passed} of ${one.planned}${intervalText(one)}`,

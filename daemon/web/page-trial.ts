@@ -184,6 +184,9 @@ export function trialPage(page: Page): void {
     drawGrowth()
   }
   board.watch(draw, signal)
+  // the clock of one that runs
+  const ticking = setInterval(() => board.trial(job, trial)?.state === 'running' && draw(), 1_000)
+  signal.addEventListener('abort', () => clearInterval(ticking), { once: true })
   Promise.all([board.load('job'), job === '' ? undefined : board.load('trial', id)]).then(
     draw,
     page.fail,

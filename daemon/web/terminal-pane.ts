@@ -7,7 +7,7 @@ import type { PtyView } from '../protocol/pty.ts'
 import { jsonOrNull, text } from './api.ts'
 import { readCast, type Cast } from './cast.ts'
 import { fill, h } from './dom.ts'
-import { line } from './hostile.ts'
+import { timeOfDay } from './format.ts'
 import { liveTerminal } from './live-terminal.ts'
 import type { Page } from './page.ts'
 import { player, type Mark, type Player } from './player.ts'
@@ -25,6 +25,8 @@ export class TerminalPane {
   readonly #place = h('div')
   #ptys: readonly PtyView[] = []
   #chosen: string | null = null
+  /** A moment to go to once its recording is there. */
+  #wanted: string | null = null
   #shown = ''
   #player: { readonly cast: Cast; readonly player: Player } | null = null
   #own = new AbortController()
@@ -61,11 +63,20 @@ export class TerminalPane {
     if (this.#player !== null) this.#show(true)
   }
 
+  /** In the session that ran then: a trial may have had several executions. */
   seek(iso: string): void {
-    const shown = this.#player
-    const start = shown?.cast.startedAt
-    if (shown === null || start === null || start === undefined) return
-    shown.player.seek(Date.parse(iso) / 1000 - start)
+    const then = this.#ptys.find(
+      ({ startedAt, endedAt }) => startedAt <= iso && iso <= (endedAt ?? '9999'),
+    )
+    if (then !== undefined && then.pty !== this.#chosen) {
+      this.#wanted = iso
+      this.#chosen = then.pty
+      this.#drawChooser()
+      return this.#show()
+    }
+    const start = this.#player?.cast.startedAt
+    if (start !== null && start !== undefined)
+      this.#player?.player.seek(Date.parse(iso) / 1000 - start)
   }
 
   async #look(): Promise<void> {
@@ -116,7 +127,7 @@ export class TerminalPane {
               },
             },
           },
-          `${pty.role}${pty.label === null ? '' : `: ${line(pty.label, 40)}`}${pty.state === 'running' ? ' ●' : ''}`,
+          `${pty.role}, ${timeOfDay(pty.startedAt)}${pty.state === 'running' ? ' ●' : ''}`,
         ),
       ),
     )
@@ -225,6 +236,9 @@ export class TerminalPane {
     const shown = player(cast, marks, page.signal)
     this.#player = { cast, player: shown }
     fill(this.#place, shown.element)
+    const wanted = this.#wanted
+    this.#wanted = null
+    if (wanted !== null) shown.seek(at(wanted))
   }
 }
 

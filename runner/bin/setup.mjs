@@ -5,7 +5,14 @@
  */
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -61,8 +68,11 @@ function installNpmPackages(say) {
   writeFileSync(stamp, digest)
 }
 
-function installSystemPackages(say) {
-  const missing = systemPackages.filter(([program]) => which(program) === undefined)
+/** For the tests of the dashboard alone. */
+const browserPackages = [['chromium', 'chromium']]
+
+function installSystemPackages(say, wanted) {
+  const missing = wanted.filter(([program]) => which(program) === undefined)
   if (missing.length === 0) return
   const names = missing.map(([, name]) => name)
   if (process.getuid?.() !== 0)
@@ -77,12 +87,14 @@ function installSystemPackages(say) {
   say(`system packages: ${names.join(' ')}`)
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   run('apt-get', ['update', '-qq'], { env })
-  run('apt-get', ['install', '-y', '-qq', ...names], { env })
+  const others = names.filter((name) => name !== 'postgresql')
+  if (others.length > 0) run('apt-get', ['install', '-y', '-qq', ...others], { env })
+  if (needsPostgres) installPostgres(env)
 }
 
-/** Returns the path of Node 24. `say(what)` is called before each installation. */
-export function setUp(say) {
+/** Returns the path of Node 24. `say(what)` is called before each installation; `browser`: Chromium too. */
+export function setUp(say, { browser = false } = {}) {
   installNpmPackages(say)
-  installSystemPackages(say)
+  installSystemPackages(say, browser ? [...systemPackages, ...browserPackages] : systemPackages)
   return path.join(root, 'node_modules', 'node', 'bin', 'node')
 }

@@ -2,11 +2,15 @@
 import type { Command } from 'commander'
 import { DaemonClient } from '../../daemon/protocol/client.ts'
 import { loadRunnerConfig, type RunnerConfig } from '../config.ts'
+import { targetOf } from '../target.ts'
 
 export interface GlobalOptions {
   readonly stateDir?: string
   readonly socket?: string
   readonly jobsDir?: string
+  readonly url?: string
+  readonly token?: string
+  readonly ca?: string
   readonly runnerConfig?: string
   readonly json?: boolean
 }
@@ -14,14 +18,17 @@ export interface GlobalOptions {
 export interface Context {
   readonly config: RunnerConfig
   readonly json: boolean
-  /** Aborts on the first SIGINT or SIGTERM. */
+  /** Aborts on the first SIGINT or SIGTERM; in a gentle command on the second SIGINT. */
   readonly signal: AbortSignal
+  /** Aborts on the first signal of any kind: what is under way may end. */
+  readonly drain: AbortSignal
   readonly client: DaemonClient
 }
 
 export async function withContext(
   command: Command,
   work: (context: Context) => Promise<void>,
+  { gentle = false }: { readonly gentle?: boolean } = {},
 ): Promise<void> {
   const options = command.optsWithGlobals<GlobalOptions>()
   const config = await loadRunnerConfig({
@@ -29,15 +36,32 @@ export async function withContext(
     stateDir: options.stateDir,
     socket: options.socket,
     jobsDir: options.jobsDir,
+    url: options.url,
+    token: options.token,
+    ca: options.ca,
   })
   const interrupted = new AbortController()
-  const onSignal = (name: NodeJS.Signals): void => interrupted.abort(new Interrupted(name))
-  process.once('SIGINT', onSignal)
-  process.once('SIGTERM', onSignal)
-  process.once('SIGHUP', onSignal)
+  const draining = new AbortController()
+  const onSignal = (name: NodeJS.Signals): void => {
+    if (gentle && name === 'SIGINT' && !draining.signal.aborted)
+      return draining.abort(new Interrupted(name))
+    interrupted.abort(new Interrupted(name))
+    draining.abort(new Interrupted(name))
+    // once more, and it ends at once
+    process.off(name, onSignal)
+  }
+  process.on('SIGINT', onSignal)
+  process.on('SIGTERM', onSignal)
+  process.on('SIGHUP', onSignal)
   try {
-    await using client = new DaemonClient(config.socket)
-    await work({ config, json: options.json === true, signal: interrupted.signal, client })
+    await using client = new DaemonClient(await targetOf(config))
+    await work({
+      config,
+      json: options.json === true,
+      signal: interrupted.signal,
+      drain: draining.signal,
+      client,
+    })
   } finally {
     process.off('SIGINT', onSignal)
     process.off('SIGTERM', onSignal)

@@ -10,6 +10,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { DaemonClient } from '../../daemon/protocol/client.ts'
 import { ensureTools } from '../../images/tools.ts'
+import { stopCluster } from '../../runner/store/cluster.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const startMs = 30_000
@@ -164,6 +165,7 @@ export class TestDaemon implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
     await this.client[Symbol.asyncDispose]()
+    await stopCluster(this.stateDir)
     await rm(this.stateDir, { recursive: true, force: true })
   }
 }

@@ -286,13 +286,13 @@ export class Board {
         if (facts === null) lost += 1
         else found.push(facts)
       }
-    // lines carry no number of their own: they count as changed when the rest was last
-    this.#rev = Math.max(0, ...found.map(({ rev }) => rev))
+    // lines carry no number of their own: they count as changed now
+    this.#rev = found.reduce((most, { rev }) => Math.max(most, rev), 0) + 1
+    for (const facts of found) if (facts.lines !== undefined) facts.rev = this.#rev
     for (const facts of found.toSorted((a, b) => (a.time < b.time ? -1 : 1))) {
       this.#facts.set(keyOf(facts.kind, facts.id), facts)
       this.#bytes += facts.bytes
     }
-    this.#rev += 1
     this.#forgotten = this.#rev
     return lost
   }

@@ -99,6 +99,7 @@ const record = (
     expiresAt: '2026-01-02T00:00:00.000Z',
     proof: { before: [], after: [] },
     freeze: null,
+    assisted: false,
     gpus: [],
     gpuNodes: [],
     ...changes,

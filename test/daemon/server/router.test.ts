@@ -9,36 +9,37 @@ import { createLogger } from '../../../daemon/logger.ts'
 import { wireErrorSchema } from '../../../daemon/protocol/lease.ts'
 
 const router = new Router(createLogger({ level: 'silent' }))
+const open = { role: 'view', summary: 'a route of this test' } as const
 const arrived = Promise.withResolvers<void>()
 const left = Promise.withResolvers<string>()
-router.on('GET', '/v1/things/:id', ({ params, response, url }) =>
+router.on('GET', '/v1/things/:id', open, ({ params, response, url }) =>
   sendJson(response, 200, { id: params['id'], from: url.searchParams.get('from') }),
 )
-router.on('POST', '/v1/things', async (call) => {
+router.on('POST', '/v1/things', open, async (call) => {
   const { name } = await readJson(call, z.strictObject({ name: z.string() }))
   sendJson(call.response, 201, { name })
 })
-router.on('GET', '/v1/refused', () => {
+router.on('GET', '/v1/refused', open, () => {
   throw new LeaseError('lease_no_capacity', 'operator', 'try again later')
 })
-router.on('GET', '/v1/unlisted', () => {
+router.on('GET', '/v1/unlisted', open, () => {
   throw new HostError('tool_missing', 'operator', 'install it')
 })
-router.on('GET', '/v1/broken', () => {
+router.on('GET', '/v1/broken', open, () => {
   throw new Error('a secret of ours')
 })
-router.on('GET', '/v1/late', async ({ response }) => {
+router.on('GET', '/v1/late', open, async ({ response }) => {
   response.writeHead(200, { 'content-type': 'text/plain' })
   response.write('part')
   await new Promise((turn) => setImmediate(turn))
   throw new Error('too late to be told by status')
 })
-router.on('GET', '/v1/waits', async ({ signal }) => {
+router.on('GET', '/v1/waits', open, async ({ signal }) => {
   arrived.resolve()
   signal.addEventListener('abort', () => left.resolve('left'))
   await left.promise
 })
-router.onUpgrade('/v1/things/:id/exec', (_request, socket, _head, params) => {
+router.onUpgrade('/v1/things/:id/exec', open, (_request, socket, _head, params) => {
   if (params['id'] === 'unknown') throw new LeaseError('lease_unknown', 'caller', 'no open lease')
   socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n')
 })
