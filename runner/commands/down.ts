@@ -1,4 +1,4 @@
-/** `closedbook down`: stops what `up` started, by its recorded pid, and nothing else. */
+/** `closedbook down`: stops what `up` started, by its recorded pid, and the store's private cluster; nothing else. */
 import type { Command } from 'commander'
 import { down } from '../host/services.ts'
 import { note, printJson, withContext } from './context.ts'
@@ -6,7 +6,7 @@ import { note, printJson, withContext } from './context.ts'
 export function addDown(program: Command): void {
   program
     .command('down')
-    .description('close every lease and stop what `up` started')
+    .description('close every lease and stop what `up` started, and the store of jobs')
     .option('--json', 'print JSON')
     .action(async (_options: object, command: Command) =>
       withContext(command, async ({ config, json }) => {

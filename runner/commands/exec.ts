@@ -87,7 +87,8 @@ async function writeTo(stream: NodeJS.WriteStream, bytes: Buffer): Promise<void>
   await new Promise<void>((resolve) => stream.once('drain', resolve))
 }
 
-function statusOf(exit: Exit): number {
+/** As a shell tells it: the code, or 128 and the signal's number. */
+export function statusOf(exit: Exit): number {
   if (exit === 'unknown') return exitCode.software
   if ('code' in exit) return exit.code
   return 128 + (constants.signals[exit.signal as NodeJS.Signals] ?? 0)

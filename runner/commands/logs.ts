@@ -51,7 +51,7 @@ export function addLogs(program: Command): void {
 
 async function isSettled({ jobDir, planned }: FoundTrial): Promise<boolean> {
   const { records } = await readLedger(ledgerFile(jobDir))
-  return foldTrial(planned.trial, records, null).status === 'recorded'
+  return foldTrial(planned.trial, records).status === 'recorded'
 }
 
 /** Wakes when a file of the directory changed, and after a moment in any case: not every file system tells. */

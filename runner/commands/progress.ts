@@ -2,8 +2,11 @@
  * Shows a job while it runs. On a terminal: one live line for each trial under way and one line for each that ended.
  * Elsewhere: a line for each change that a reader of a log wants. Everything goes to stderr; stdout is for results.
  */
-import type { PlannedTrial } from '../job/plan.ts'
-import type { JobWatcher } from '../job/run-job.ts'
+import { existsSync } from 'node:fs'
+import { estimateLeft, type Taken } from '../job/estimate.ts'
+import { resultFile } from '../job/layout.ts'
+import type { Plan, PlannedTrial } from '../job/plan.ts'
+import type { JobWatcher } from '../job/watcher.ts'
 import {
   cut,
   dollars,
@@ -28,6 +31,7 @@ interface Live {
 
 const refreshMs = 120
 const barCells = 24
+const logLeftMs = 30_000
 
 export class Progress implements JobWatcher, Disposable {
   readonly #stream: NodeJS.WriteStream
@@ -36,6 +40,9 @@ export class Progress implements JobWatcher, Disposable {
   readonly #trials = new Map<string, Live>()
   readonly #started = performance.now()
   readonly #timer: NodeJS.Timeout | null
+  readonly #taken: Taken[] = []
+  #left = new Map<string, PlannedTrial>()
+  #saidLeft = -Infinity
   #total = 0
   #done = 0
   #shown = 0
@@ -51,6 +58,16 @@ export class Progress implements JobWatcher, Disposable {
   plan(trials: number, recorded: number): void {
     this.#total = trials
     this.#done = recorded
+  }
+
+  /** The same for a job whose trials are known, so that what is left can be estimated. */
+  job(plan: Plan, jobDir: string): void {
+    this.#left = new Map(
+      plan.trials
+        .filter(({ trial }) => !existsSync(resultFile(jobDir, trial)))
+        .map((planned) => [planned.trial, planned]),
+    )
+    this.plan(plan.trials.length, plan.trials.length - this.#left.size)
   }
 
   /** A line above the live ones. */
@@ -114,7 +131,10 @@ export class Progress implements JobWatcher, Disposable {
 
   recorded(trial: PlannedTrial, result: TrialResult): void {
     this.#trials.delete(trial.trial)
+    this.#left.delete(trial.trial)
     this.#done += 1
+    const { wallTimeMs, costUsd } = result
+    this.#taken.push({ configuration: trial.configuration, wallTimeMs, costUsd })
     const color = { passed: 'green', failed: 'red', void: 'yellow' } as const
     const { functional, regression } = result.suites
     this.say(
@@ -122,6 +142,26 @@ export class Progress implements JobWatcher, Disposable {
         `regression ${share(regression)}, ${result.steps} steps, ${dollars(result.costUsd)}, ${durationText(result.wallTimeMs)}` +
         (result.verdict === 'failed' ? ` [${result.reason.code}]` : ''),
     )
+    this.#sayLeft()
+  }
+
+  /** In a log, now and then; a terminal has it beside the bar. */
+  #sayLeft(): void {
+    const now = performance.now()
+    if (this.#live || this.#left.size === 0 || now - this.#saidLeft < logLeftMs) return
+    this.#saidLeft = now
+    this.say(`${this.#done} of ${this.#total} trials${this.#leftText()}`)
+  }
+
+  #leftText(): string {
+    const estimate = estimateLeft({
+      left: [...this.#left.values()],
+      taken: this.#taken,
+      runningMs: [...this.#trials.values()].map(({ since }) => performance.now() - since),
+    })
+    if (estimate === null || this.#left.size === 0) return ''
+    const money = estimate.costUsd > 0 ? ` and ${dollars(estimate.costUsd)}` : ''
+    return `, about ${durationText(estimate.timeMs)}${money} to go`
   }
 
   #draw(): void {
@@ -132,7 +172,7 @@ export class Progress implements JobWatcher, Disposable {
     const filled = Math.round((this.#done / this.#total) * barCells)
     const bar = `${'█'.repeat(filled)}${'░'.repeat(barCells - filled)}`
     const lines = [
-      `${bar} ${this.#done} of ${this.#total} trials  ${durationText(performance.now() - this.#started)}`,
+      `${bar} ${this.#done} of ${this.#total} trials  ${durationText(performance.now() - this.#started)}${this.#leftText()}`,
       ...[...this.#trials.values()].map((live) => this.#line(live)),
     ]
     this.#stream.write(lines.map((line) => `${cut(line, width - 1)}\n`).join(''))

@@ -5,40 +5,72 @@ import type { Command } from 'commander'
 import { RunnerError } from '../errors.ts'
 import { exitCode } from '../exit-codes.ts'
 import { loadJobFile } from '../job/job-file.ts'
+import type { Plan } from '../job/plan.ts'
 import { readJob } from '../job/read-job.ts'
 import type { Sources } from '../job/sources.ts'
-import { startJob, type JobHost, type StartedJob } from '../job/start-job.ts'
+import type { JobHost, JobRequest, StartedJob } from '../job/start-job.ts'
 import { renderReport } from '../report/render.ts'
-import { wantsColor } from '../report/terminal.ts'
+import { dollars, wantsColor } from '../report/terminal.ts'
 import { note, printJson, withContext, type Context } from './context.ts'
+import { addHarborFlags, harborOptionsOf, type HarborFlags } from './harbor-flags.ts'
 import { Progress } from './progress.ts'
 
-interface RunOptions {
+export interface RunOptions extends HarborFlags {
   task: string[]
   config?: string
   harness?: string
   runs?: number
   concurrency?: number
+  slots?: number
+  budget?: number
+  unqualified?: boolean
   name?: string
   out?: string
 }
 
-const count = (text: string): number => {
+export const dollarsOption = (text: string): number => {
+  const value = Number(text)
+  if (Number.isFinite(value) && value > 0) return value
+  throw new RunnerError('usage', 'operator', `"${text}" is not an amount of US dollars (--budget)`)
+}
+
+export const count = (text: string): number => {
   const value = Number(text)
   if (Number.isInteger(value) && value > 0) return value
   throw new RunnerError(
     'usage',
     'operator',
-    `"${text}" is not a whole number above zero (--runs, --concurrency)`,
+    `"${text}" is not a whole number above zero (--runs, --concurrency, --slots)`,
   )
 }
 
 export function addRun(program: Command): void {
-  program
-    .command('run')
-    .description(
-      'run tasks x configurations x runs, grade each with its hidden tests, record results',
+  withJobOptions(
+    program
+      .command('run')
+      .description(
+        'run tasks x configurations x runs, grade each with its hidden tests, record results',
+      ),
+  )
+    .option('--out <dir>', 'directory of the job; default: a new one in the jobs directory')
+    .option('--slots <n>', 'trials at a time in this process; default: as the job allows', count)
+    .option('--json', 'end with one JSON line on stdout')
+    .action(async (job: string | undefined, options: RunOptions, command: Command) =>
+      withContext(
+        command,
+        async (context) => {
+          const request = await requestOf(job, options)
+          const { startJob } = await import('../job/start-job.ts')
+          await runToEnd(context, options.slots, (host) => startJob(request, host))
+        },
+        { gentle: true },
+      ),
     )
+}
+
+/** What says which trials there are: shared with `plan`. */
+export const withJobOptions = (command: Command): Command =>
+  addHarborFlags(command)
     .argument('[job]', 'a job file (YAML); or name tasks with --task')
     .option(
       '--task <dir>',
@@ -53,21 +85,25 @@ export function addRun(program: Command): void {
     )
     .option('--runs <n>', 'runs of each task', count)
     .option('--concurrency <n>', 'trials at a time', count)
+    .option('--budget <usd>', 'no trial is begun that the job could not pay for', dollarsOption)
+    .option('--unqualified', 'also tasks that are not qualified, or changed since')
     .option('--name <name>', 'name of the job')
-    .option('--out <dir>', 'directory of the job; default: a new one in the jobs directory')
-    .option('--json', 'end with one JSON line on stdout')
-    .action(async (job: string | undefined, options: RunOptions, command: Command) =>
-      withContext(command, async (context) => {
-        const request = await requestOf(job, options)
-        await runToEnd(context, (host) => startJob(request, host))
-      }),
-    )
+
+/** The command line wins over a job file. */
+const requirementOf = (
+  { unqualified }: RunOptions,
+  written: Sources['require'] | null,
+): Pick<Sources, 'require'> => {
+  if (unqualified === true) return { require: 'any' }
+  return written === null || written === undefined ? {} : { require: written }
 }
 
-async function requestOf(
-  job: string | undefined,
-  options: RunOptions,
-): Promise<{ name: string; runs: number; out: string | null; sources: Sources }> {
+const budgetOf = ({ budget }: RunOptions, written: number | null): Pick<Sources, 'budgetUsd'> => {
+  const budgetUsd = budget ?? written
+  return budgetUsd === null ? {} : { budgetUsd }
+}
+
+export async function requestOf(job: string | undefined, options: RunOptions): Promise<JobRequest> {
   const { harness, config, task } = options
   if (job !== undefined) {
     if (task.length > 0 || config !== undefined || harness !== undefined)
@@ -85,7 +121,16 @@ async function requestOf(
         schema: 'closedbook.sources/1',
         taskDirs: [...spec.taskDirs],
         configurations: [{ kind: 'job', path: path.resolve(job) }],
-        concurrency: options.concurrency ?? spec.concurrency,
+        concurrency: options.concurrency ?? spec.concurrency.trials,
+        ...(spec.concurrency.perConfiguration !== undefined && {
+          perConfiguration: spec.concurrency.perConfiguration,
+        }),
+        ...(spec.concurrency.perEndpoint !== undefined && {
+          perEndpoint: spec.concurrency.perEndpoint,
+        }),
+        ...requirementOf(options, spec.require),
+        ...budgetOf(options, spec.budgetUsd),
+        ...harborOptionsOf(options, spec.harbor),
       },
     }
   }
@@ -110,41 +155,63 @@ async function requestOf(
           : { kind: 'file', path: path.resolve(config), harness: harness ?? null },
       ],
       concurrency: options.concurrency ?? Math.max(1, Math.min(8, os.availableParallelism())),
+      ...requirementOf(options, null),
+      ...budgetOf(options, null),
+      ...harborOptionsOf(options),
     },
   }
 }
 
 /** Runs with progress on stderr; ends with the table, or with the one JSON line that programs rely on. */
 export async function runToEnd(
-  { config, client, json, signal }: Context,
+  { config, client, json, signal, drain }: Context,
+  slots: number | undefined,
   begin: (host: JobHost) => Promise<StartedJob>,
 ): Promise<void> {
-  let started: StartedJob | null = null
+  let planned: Plan | null = null
+  let started: StartedJob
   {
     using progress = new Progress()
+    drain.addEventListener('abort', () => {
+      if (planned !== null && !signal.aborted)
+        progress.say(
+          '· no further trial is begun; those that run are finished (again: cancel them)',
+        )
+    })
     try {
-      await begin({
+      started = await begin({
         config,
         client,
         signal,
+        drain,
+        slots,
         watch: progress,
         say: (what) => progress.say(`· ${what}`),
         onPlan: (plan, jobDir) => {
-          started = { plan, jobDir }
-          progress.plan(plan.trials.length, 0)
+          planned = plan
+          progress.job(plan, jobDir)
+          const { length } = plan.trials
           progress.say(
-            `job ${plan.job}: ${plan.trials.length} ${plan.trials.length === 1 ? 'trial' : 'trials'} in ${jobDir}`,
+            `job ${plan.job}: ${length} ${length === 1 ? 'trial' : 'trials'} in ${jobDir}`,
           )
         },
       })
     } catch (error) {
-      if (signal.aborted && started !== null)
-        note(`interrupted; go on with: closedbook resume ${(started as StartedJob).plan.job}`)
+      if (signal.aborted && planned !== null)
+        note(`interrupted; go on with: closedbook resume ${(planned as Plan).job}`)
       throw error
     }
   }
-  if (started === null) return
-  const { plan, jobDir } = started as StartedJob
+  const { plan, jobDir, end } = started
+  if (end.kind === 'cancelled')
+    throw new RunnerError('cancelled', 'operator', `job ${plan.job} was cancelled`)
+  if (end.kind === 'stopped') {
+    const left = end.waiting === 1 ? '1 trial is' : `${end.waiting} trials are`
+    note(`${left} left; go on with: closedbook resume ${plan.job}`)
+    throw drain.aborted
+      ? drain.reason
+      : new RunnerError('cancelled', 'operator', `job ${plan.job} was paused by another process`)
+  }
   const { report, files } = await readJob(jobDir)
   if (json)
     printJson({
@@ -166,5 +233,18 @@ export async function runToEnd(
     )
     note(`\nwritten to ${jobDir}`)
   }
+  if (end.kind === 'over-budget') note(budgetText(end, plan.job))
   if (!report.complete) process.exitCode = exitCode.failure
+}
+
+function budgetText(
+  { budget, waiting }: Extract<StartedJob['end'], { kind: 'over-budget' }>,
+  job: string,
+): string {
+  const { usd, spentUsd, nextUsd } = budget
+  return (
+    `\nTHE BUDGET IS REACHED: ${dollars(spentUsd)} of ${dollars(usd)} are spent and the next trial may cost ${dollars(nextUsd)}; ` +
+    `${waiting} planned ${waiting === 1 ? 'trial was' : 'trials were'} not run, so there is no pass@1. ` +
+    `Go on with: closedbook resume ${job} --budget USD`
+  )
 }

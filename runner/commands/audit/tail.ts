@@ -66,6 +66,6 @@ async function stopWhenRecorded(
   done: AbortController,
 ): Promise<void> {
   const ledger = await readLedger(ledgerFile(jobDir)).catch(() => null)
-  if (ledger !== null && foldTrial(planned.trial, ledger.records, null).status === 'recorded')
+  if (ledger !== null && foldTrial(planned.trial, ledger.records).status === 'recorded')
     done.abort()
 }

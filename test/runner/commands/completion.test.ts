@@ -17,7 +17,13 @@ t.test('bash offers the verbs, their verbs and their options', async (t) => {
     return (await run('bash', ['-c', asked])).stdout.trim().split(' ')
   }
   t.strictSame(await offered('closedbook', 'resu'), ['resume'])
-  t.strictSame(await offered('closedbook', 'lease', ''), ['open', 'list', 'close', 'help', '--help'])
+  t.strictSame(await offered('closedbook', 'lease', ''), [
+    'open',
+    'list',
+    'close',
+    'help',
+    '--help',
+  ])
   t.strictSame(await offered('closedbook', '--json', 'run', '--harn'), ['--harness'])
   t.strictSame(await offered('closedbook', 'task', 'lint', '--no-'), ['--no-image'])
   t.strictSame(await offered('closedbook', 'nonsense-'), [''])
