@@ -7,6 +7,7 @@ export const runnerErrorCodes = [
   'config_invalid',
   'task_invalid',
   'task_unsupported',
+  'task_unqualified',
   // jobs and their records
   'job_unknown',
   'job_locked',
@@ -17,6 +18,9 @@ export const runnerErrorCodes = [
   'result_missing',
   'trial_unknown',
   'write_failed',
+  // the store
+  'store_unreachable',
+  'store_newer',
   // the daemon
   'daemon_unreachable',
   'daemon_refused',

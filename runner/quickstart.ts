@@ -16,6 +16,7 @@ import { down, up } from './host/services.ts'
 import { readJob } from './job/read-job.ts'
 import { startJob } from './job/start-job.ts'
 import { renderReport } from './report/render.ts'
+import { clusterRuns, stopCluster } from './store/cluster.ts'
 import { durationText, painter, wantsColor } from './report/terminal.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -35,6 +36,7 @@ async function main(): Promise<number> {
   const config = await loadRunnerConfig({
     stateDir: process.env['CLOSEDBOOK_STATE_DIR'] ?? path.join(root, '.closedbook'),
   })
+  const hadStore = await clusterRuns(config.stateDir)
   const { health, started } = await up({ config, say })
   try {
     await using client = new DaemonClient(config.socket)
@@ -61,6 +63,8 @@ async function main(): Promise<number> {
               { kind: 'file', path: path.join(root, 'images', 'replay.yaml'), harness: null },
             ],
             concurrency,
+            // whether or not this host's images are those that they were qualified with
+            require: 'any',
           },
         },
         {
@@ -71,7 +75,7 @@ async function main(): Promise<number> {
           say: (text) => progress.say(`· ${text}`),
           onPlan: (plan, directory) => {
             jobDir = directory
-            progress.plan(plan.trials.length, 0)
+            progress.job(plan, directory)
           },
         },
       )
@@ -90,6 +94,7 @@ async function main(): Promise<number> {
     return report.complete ? exitCode.ok : exitCode.failure
   } finally {
     if (started.daemon || started.engine) await down(config)
+    else if (!hadStore) await stopCluster(config.stateDir)
     say(`stopped what was started; ${durationText(Date.now() - began)} in all`)
   }
 }

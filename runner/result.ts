@@ -160,6 +160,18 @@ export const resultSchema = z
     endedAt: z.iso.datetime(),
     closedbookVersion: z.string(),
     reported: reportedSchema.nullable(),
+    /** What the hidden tests wrote as rewards, every number of it; null or absent where they report tests. */
+    rewards: z.record(z.string(), z.number()).nullable().optional(),
+    /** Absent where the task asked for no network. Asked for and not given, because the operator said so. */
+    network: z
+      .strictObject({
+        asked: z.enum(['public', 'allowlist']),
+        hosts: z.array(z.string()),
+        given: z.literal('closed-book'),
+      })
+      .optional(),
+    /** What went otherwise than the task says and isn't a fault, for people. */
+    notes: z.array(z.string()).optional(),
   })
   .superRefine((result, context) => {
     const allowed: Readonly<Record<Verdict, readonly (TrialBlame | null)[]>> = {
@@ -203,8 +215,8 @@ export const suiteNotRun = (command: string | null, planned: number): SuiteCount
 
 export const isScored = (result: Pick<TrialResult, 'verdict'>): boolean => result.verdict !== 'void'
 
-/** Checks, writes whole or not at all, and returns the digest of the bytes on disk. */
-export async function writeResult(path: string, result: TrialResult): Promise<string> {
+/** The bytes of result.json, checked, and their digest. */
+export function serializeResult(result: TrialResult): { text: string; digest: string } {
   const parsed = resultSchema.safeParse(result)
   if (!parsed.success)
     throw new RunnerError(
@@ -214,8 +226,14 @@ export async function writeResult(path: string, result: TrialResult): Promise<st
       { cause: parsed.error },
     )
   const text = `${JSON.stringify(parsed.data, null, 2)}\n`
+  return { text, digest: `sha256:${createHash('sha256').update(text).digest('hex')}` }
+}
+
+/** Checks, writes whole or not at all, and returns the digest of the bytes on disk. */
+export async function writeResult(path: string, result: TrialResult): Promise<string> {
+  const { text, digest } = serializeResult(result)
   await writeFileAtomic(path, text)
-  return `sha256:${createHash('sha256').update(text).digest('hex')}`
+  return digest
 }
 
 export async function readResult(path: string): Promise<TrialResult> {

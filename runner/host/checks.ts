@@ -5,6 +5,8 @@ import path from 'node:path'
 import { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { GpuReport } from '../../daemon/protocol/gpu.ts'
 import type { RunnerConfig } from '../config.ts'
+import { clusterDirectory } from '../store/cluster.ts'
+import { findPostgres } from '../store/postgres-programs.ts'
 import { engineAnswers, engineSocketIn, findProgram } from './private-engine.ts'
 
 export interface Check {
@@ -35,6 +37,7 @@ export async function checkHost(config: RunnerConfig): Promise<Check[]> {
     checkCgroup(),
     checkTool(config, 'catatonit', 'catatonit', ['/usr/bin/catatonit']),
     checkTool(config, 'busybox', 'busybox-static', ['/bin/busybox', '/usr/bin/busybox']),
+    checkStore(config),
     checkDisk(config),
     checkDaemon(config),
     checkGpu(config),
@@ -57,6 +60,21 @@ async function engineSocket(config: RunnerConfig): Promise<string | null> {
       : [named.replace(/^unix:\/\//, '')]
   for (const socket of candidates) if (await engineAnswers(socket)) return socket
   return null
+}
+
+/** Whether jobs can be kept; a server that DATABASE_URL names is asked for when it is needed. */
+async function checkStore(config: RunnerConfig): Promise<Check> {
+  if (config.databaseUrl !== undefined) return ok('store', 'named by DATABASE_URL')
+  const directory = clusterDirectory(config.stateDir)
+  return findPostgres(directory).then(
+    ({ postgres }) => ok('store', postgres),
+    () =>
+      fail(
+        'store',
+        'no PostgreSQL here that fits',
+        'apt-get install postgresql (only its programs are used), or set DATABASE_URL to a server',
+      ),
+  )
 }
 
 function checkNode(): Check {

@@ -13,6 +13,7 @@ import { ensureTools } from '../../images/tools.ts'
 import type { RunnerConfig } from '../config.ts'
 import { RunnerError, type RunnerErrorCode } from '../errors.ts'
 import { makeDirectory, writeJsonAtomic } from '../json-file.ts'
+import { stopCluster } from '../store/cluster.ts'
 import {
   engineAnswers,
   engineSocketIn,
@@ -134,10 +135,12 @@ async function findEngine(
   }
 }
 
-/** Stops the daemon, then the engine, if `up` started them. Says what was stopped. */
-export async function down(config: RunnerConfig): Promise<{ daemon: boolean; engine: boolean }> {
+/** Stops the daemon and the engine, if `up` started them, and the store's cluster. Says what was stopped. */
+export async function down(
+  config: RunnerConfig,
+): Promise<{ daemon: boolean; engine: boolean; store: boolean }> {
   const started = await readStarted(config)
-  const stopped = { daemon: false, engine: false }
+  const stopped = { daemon: false, engine: false, store: false }
   if (started.daemon !== null && (await isAlive(started.daemon))) {
     await stopProcess(started.daemon, daemonGraceMs)
     stopped.daemon = true
@@ -146,6 +149,7 @@ export async function down(config: RunnerConfig): Promise<{ daemon: boolean; eng
     await stopPrivateEngine(started.engine, config.stateDir)
     stopped.engine = true
   }
+  stopped.store = await stopCluster(config.stateDir)
   await rm(recordFile(config), { force: true })
   return stopped
 }

@@ -1,17 +1,13 @@
 /**
- * `ledger.jsonl` of a job: what was started, how it ended, what was recorded. Append-only, one line and one flush for
- * each record, and `append` resolves when the line is on disk: whoever starts an execution has its record first. A
- * torn last line is a record that nobody was told of; it is cut off. One Ledger is open on a job at a time.
+ * `ledger.jsonl` of a job: what was started, how it ended, what was recorded, one JSON line each. A copy of what the
+ * store has, for those who read the job's directory without one: reports, logs, a directory that was copied elsewhere.
+ * The store is the truth; a line that was torn by a crash is passed over, and the next resume appends what is missing.
  */
-import { open, readFile, stat, truncate, type FileHandle } from 'node:fs/promises'
-import { join } from 'node:path'
+import { open, readFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { RunnerError, systemCode } from '../errors.ts'
-import { syncDirectory, writeError } from '../json-file.ts'
+import { systemCode } from '../errors.ts'
+import { writeError } from '../json-file.ts'
 import { blames, reasonSchema, verdicts } from '../result.ts'
-import { zodMessage } from '../../daemon/protocol/zod-message.ts'
-import { JobLock, type LockHolder } from './job-lock.ts'
-import { foldTrial, type TrialState } from './trial-state.ts'
 
 const base = { v: z.literal(1), time: z.iso.datetime(), trial: z.string() }
 
@@ -41,133 +37,40 @@ export const ledgerRecordSchema = z.discriminatedUnion('type', [
   }),
 ])
 export type LedgerRecord = z.infer<typeof ledgerRecordSchema>
-type Unstamped<T> = T extends unknown ? Omit<T, 'v' | 'time'> : never
-export type LedgerEntry = Unstamped<LedgerRecord>
 
-export class Ledger implements AsyncDisposable {
-  readonly #lock: JobLock
-  readonly #file: FileHandle
-  readonly #path: string
-  readonly #clock: () => Date
-  readonly #records: LedgerRecord[]
-  /** Executions that this process started; any other without an end is dead. */
-  readonly #own = new Set<string>()
-  #tail: Promise<unknown> = Promise.resolve()
-  #broken: RunnerError | null = null
-
-  private constructor(
-    lock: JobLock,
-    file: FileHandle,
-    path: string,
-    records: LedgerRecord[],
-    clock: () => Date,
-  ) {
-    this.#lock = lock
-    this.#file = file
-    this.#path = path
-    this.#records = records
-    this.#clock = clock
-  }
-
-  /** Throws `job_locked` when another process works on the job, `ledger_corrupt` when a whole line can't be read. */
-  static async open(dir: string, clock: () => Date = () => new Date()): Promise<Ledger> {
-    await using undo = new AsyncDisposableStack()
-    const lock = undo.use(await JobLock.acquire(dir))
-    const path = join(dir, 'ledger.jsonl')
-    const { records, wholeBytes } = await readLedger(path)
-    try {
-      const size = await stat(path).then(
-        (facts) => facts.size,
-        () => null,
-      )
-      if (size !== null && size > wholeBytes) await truncate(path, wholeBytes)
-      const file = undo.use(await open(path, 'a', 0o644))
-      await file.sync()
-      await syncDirectory(dir)
-      undo.move()
-      return new Ledger(lock, file, path, records, clock)
-    } catch (error) {
-      throw writeError(path, error)
-    }
-  }
-
-  get takenOverFrom(): LockHolder | null {
-    return this.#lock.takenOverFrom
-  }
-
-  get records(): readonly LedgerRecord[] {
-    return this.#records
-  }
-
-  started(trial: string, execution: string, leases: readonly string[]): Promise<void> {
-    this.#own.add(execution)
-    return this.#append({ type: 'started', trial, execution, leases: [...leases] })
-  }
-
-  ended(entry: Omit<Extract<LedgerEntry, { type: 'ended' }>, 'type'>): Promise<void> {
-    return this.#append({ type: 'ended', ...entry })
-  }
-
-  recorded(entry: Omit<Extract<LedgerEntry, { type: 'recorded' }>, 'type'>): Promise<void> {
-    return this.#append({ type: 'recorded', ...entry })
-  }
-
-  state(trial: string): TrialState {
-    return foldTrial(trial, this.#records, this.#own)
-  }
-
-  /** In order; after a failed write nothing more is accepted, since what is on disk is no longer known. */
-  #append(entry: LedgerEntry): Promise<void> {
-    const write = this.#tail.then(async () => {
-      if (this.#broken !== null) throw this.#broken
-      const record = ledgerRecordSchema.parse({ v: 1, time: this.#clock().toISOString(), ...entry })
-      try {
-        await this.#file.appendFile(`${JSON.stringify(record)}\n`)
-        await this.#file.datasync()
-      } catch (error) {
-        this.#broken = writeError(this.#path, error)
-        throw this.#broken
-      }
-      this.#records.push(record)
-    })
-    this.#tail = write.catch(() => {})
-    return write
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#tail
-    await using _lock = this.#lock
-    await this.#file.close().catch(() => {})
+/** Lines are appended whole, by several processes if need be. */
+export async function appendLedger(path: string, records: readonly LedgerRecord[]): Promise<void> {
+  if (records.length === 0) return
+  const text = records.map((record) => `${JSON.stringify(record)}\n`).join('')
+  try {
+    await using file = await open(path, 'a+', 0o644)
+    const { size } = await file.stat()
+    const last = Buffer.alloc(1)
+    if (size > 0) await file.read(last, 0, 1, size - 1)
+    await file.appendFile(size > 0 && last[0] !== 0x0a ? `\n${text}` : text)
+  } catch (error) {
+    throw writeError(path, error)
   }
 }
 
-/** For readers without the lock (`ps`, `report`): what is on disk now, a torn last line left out. */
-export async function readLedger(
-  path: string,
-): Promise<{ records: LedgerRecord[]; wholeBytes: number }> {
-  const bytes = await readFile(path).catch((error: unknown) => {
-    if (systemCode(error) === 'ENOENT') return Buffer.alloc(0)
+/** Two records say the same of the same moment in a trial's life. */
+export const ledgerKey = (record: LedgerRecord): string =>
+  `${record.type} ${record.trial} ${record.execution}`
+
+export async function readLedger(path: string): Promise<{ records: LedgerRecord[] }> {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    if (systemCode(error) === 'ENOENT') return ''
     throw error
   })
-  const wholeBytes = bytes.lastIndexOf(0x0a) + 1
-  const lines = bytes.subarray(0, wholeBytes).toString('utf8').split('\n').slice(0, -1)
-  const records = lines.map((line, index) => parseLine(path, line, index + 1))
-  return { records, wholeBytes }
+  return { records: text.split('\n').flatMap(parseLine) }
 }
 
-function parseLine(path: string, line: string, number: number): LedgerRecord {
-  let why: string
+function parseLine(line: string): LedgerRecord[] {
+  if (line === '') return []
   try {
     const parsed = ledgerRecordSchema.safeParse(JSON.parse(line))
-    if (parsed.success) return parsed.data
-    why = zodMessage(parsed.error)
+    return parsed.success ? [parsed.data] : []
   } catch {
-    why = 'not JSON'
+    return []
   }
-  throw new RunnerError(
-    'ledger_corrupt',
-    'operator',
-    `${path} line ${number}: ${why}. Results in trials/ are untouched; restore the file from a backup, or start a new job`,
-    { facts: { path, line: number } },
-  )
 }

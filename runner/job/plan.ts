@@ -27,6 +27,25 @@ const plannedTaskSchema = z.strictObject({
   instructionDigest: digest,
   /** Image id that every container of the task is started by. */
   image: digest,
+  /** Where its hidden tests run, when that is an image of their own. */
+  verifierImage: digest.optional(),
+  /** What it asks for and isn't given. */
+  network: z
+    .strictObject({ asked: z.enum(['public', 'allowlist']), hosts: z.array(z.string()) })
+    .optional(),
+  /** The evidence that it was qualified; null or absent: it was not. */
+  qualification: z
+    .strictObject({
+      digest: z.string(),
+      at: z.string(),
+      /** The decision made over it, where there is one. */
+      review: z
+        .strictObject({ decision: z.enum(['include', 'exclude']), by: z.string(), at: z.string() })
+        .nullable()
+        .optional(),
+    })
+    .nullable()
+    .optional(),
 })
 export type PlannedTask = z.infer<typeof plannedTaskSchema>
 
@@ -67,7 +86,12 @@ export type Plan = z.infer<typeof planSchema>
 
 export interface PlanInput {
   readonly name: string
-  readonly tasks: readonly { readonly task: Task; readonly image: string }[]
+  readonly tasks: readonly {
+    readonly task: Task
+    readonly image: string
+    readonly verifierImage?: string | null
+    readonly qualification?: PlannedTask['qualification']
+  }[]
   readonly configurations: readonly {
     readonly configuration: Configuration
     readonly harnessDigest: string
@@ -117,7 +141,10 @@ export function makePlan(input: PlanInput): Plan {
     input.configurations.map(({ configuration }) => configuration.name),
   )
   const job = input.job ?? newJobId(input.now)
-  const tasks = input.tasks.map(({ task, image }) => plannedTask(task, image))
+  const tasks = input.tasks.map(({ task, image, verifierImage, qualification }) => ({
+    ...plannedTask(task, image, verifierImage),
+    ...(qualification !== undefined && { qualification }),
+  }))
   const configurations = input.configurations.map(({ configuration, harnessDigest }) =>
     plannedConfiguration(configuration, harnessDigest),
   )
@@ -144,7 +171,11 @@ export function makePlan(input: PlanInput): Plan {
   })
 }
 
-export const plannedTask = (task: Task, image: string): PlannedTask => ({
+export const plannedTask = (
+  task: Task,
+  image: string,
+  verifierImage: string | null = null,
+): PlannedTask => ({
   name: task.name,
   dir: task.dir,
   area: task.area,
@@ -153,6 +184,10 @@ export const plannedTask = (task: Task, image: string): PlannedTask => ({
   testsDigest: task.testsDigest,
   instructionDigest: task.instructionDigest,
   image,
+  ...(verifierImage !== null && { verifierImage }),
+  ...(task.network !== null && {
+    network: { asked: task.network.asked, hosts: [...task.network.hosts] },
+  }),
 })
 
 export const plannedConfiguration = (
@@ -223,7 +258,7 @@ export function requireUnchanged(
   },
 ): void {
   const changes = [
-    ...differences('task', plan.tasks, current.tasks, ['digest', 'image']),
+    ...differences('task', plan.tasks, current.tasks, ['digest', 'image', 'verifierImage']),
     ...differences('configuration', plan.configurations, current.configurations, [
       'digest',
       'harnessDigest',

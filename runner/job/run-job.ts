@@ -1,198 +1,118 @@
 /**
- * Runs what is left of a job: each planned trial until it is recorded, a few side by side, each in as many executions
- * as infra faults allow. Before anything starts, what a dead process left is put in order: its leases are closed and
- * its executions ended as infra. Every step is in the ledger before it is done.
+ * Runs what is left of one job with a worker in this process, beside any others that work on it. What a process that
+ * died left is put in order first; results of the others are written into the job's directory as they come.
  */
-import { randomBytes } from 'node:crypto'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
-import { ClosedbookError } from '../../daemon/protocol/errors.ts'
-import { messageOf, RunnerError } from '../errors.ts'
-import type { Phase, TrialReason, TrialResult } from '../result.ts'
-import type { Step } from '../step-log.ts'
-import type { Task } from '../task/task.ts'
-import type { LeaseIds } from '../trial/context.ts'
-import { delay } from '../trial/held-lease.ts'
-import { PristineCache } from '../trial/pristine-cache.ts'
-import { executeTrial, nothingMeasured, taskOf, type Measured } from '../trial/trial.ts'
-import { recordTrial } from '../trial/record.ts'
-import type { Configuration } from './configuration.ts'
-import { executionDir } from './layout.ts'
-import type { Ledger } from './ledger.ts'
-import type { Plan, PlannedTrial } from './plan.ts'
-import { maxExecutions } from './trial-state.ts'
+import type { Budget } from '../store/claim.ts'
+import { setPlanState } from '../store/plans.ts'
+import type { HardwareClass } from '../store/queue.ts'
+import type { Store } from '../store/store.ts'
+import { resultsOf, standingOf } from '../store/trials.ts'
+import { parseResult } from '../result.ts'
+import { DaemonGate } from '../worker/daemon-gate.ts'
+import { completeFiles, writeRecorded } from '../worker/job-files.ts'
+import type { OpenJob } from '../worker/open-job.ts'
+import { reapDead } from '../worker/reap.ts'
+import { Sweep } from '../worker/sweep.ts'
+import { work } from '../worker/worker.ts'
 
-export interface JobWatcher {
-  started(trial: PlannedTrial, execution: string): void
-  phase(trial: PlannedTrial, phase: Phase): void
-  step(trial: PlannedTrial, step: Step): void
-  note(trial: PlannedTrial, text: string): void
-  faulted(trial: PlannedTrial, reason: TrialReason, again: boolean): void
-  recorded(trial: PlannedTrial, result: TrialResult): void
-}
-
-export interface JobContext {
-  readonly plan: Plan
-  readonly jobDir: string
-  readonly tasks: ReadonlyMap<string, Task>
-  readonly configurations: ReadonlyMap<string, Configuration>
-  readonly harnessImage: string | null
+export interface JobContext extends OpenJob {
   readonly client: DaemonClient
-  readonly ledger: Ledger
-  readonly concurrency: number
-  readonly watch: JobWatcher
-  /** Aborts the whole job; what is under way is voided and can be resumed. */
+  readonly store: Store
+  /** This process among those that work. */
+  readonly worker: string
+  /** Trials at a time here. */
+  readonly slots: number
+  readonly classes: readonly HardwareClass[]
+  /** Stops claiming; what runs is finished. */
+  readonly drain: AbortSignal
+  /** Aborts what is under way, too; it can be resumed. */
   readonly signal: AbortSignal
 }
 
+export type JobEnd =
+  | { readonly kind: 'recorded' }
+  /** This process was asked to stop, or somebody paused the job. */
+  | { readonly kind: 'stopped'; readonly waiting: number }
+  | { readonly kind: 'cancelled' }
+  | { readonly kind: 'over-budget'; readonly budget: Budget; readonly waiting: number }
+
+/** How long `run` waits for a daemon that went away. */
 const daemonWaitMs = 120_000
-const daemonPollMs = 500
 
-export async function runJob(context: JobContext): Promise<void> {
-  const { plan, ledger } = context
-  await settleDead(context)
-  const pending = plan.trials.filter(({ trial }) => ledger.state(trial).status !== 'recorded')
-  const pristine = new PristineCache()
-  const queued = performance.now()
-  const worker = async (): Promise<void> => {
-    for (let trial = pending.shift(); trial !== undefined; trial = pending.shift()) {
-      context.signal.throwIfAborted()
-      await finishTrial(context, trial, pristine, Math.round(performance.now() - queued))
-    }
-  }
-  const workers = Array.from({ length: Math.min(context.concurrency, pending.length) }, worker)
-  const ends = await Promise.allSettled(workers)
-  context.signal.throwIfAborted()
-  for (const end of ends) if (end.status === 'rejected') throw end.reason
-}
-
-/** What a process that died had under way: leases closed (as far as they live), executions ended as infra. */
-async function settleDead({ plan, ledger, client, signal }: JobContext): Promise<void> {
-  for (const { trial } of plan.trials) {
-    const state = ledger.state(trial)
-    if (state.status !== 'running' || !state.dead) continue
-    for (const lease of state.current.leases)
-      await client.closeLease(lease, 'its runner died', { signal })
-    await ledger.ended({
-      trial,
-      execution: state.current.execution,
-      blame: 'infra',
-      reason: {
-        code: 'runner_died',
-        message: 'the process that ran this execution ended before it did',
+export async function runJob(context: JobContext): Promise<JobEnd> {
+  const { store, plan, jobDir, worker, drain, signal, client } = context
+  const reap = (): Promise<number> =>
+    reapDead(store, { worker, job: plan.job, jobDirOf: () => jobDir, signal })
+  await reap()
+  await completeFiles(store, plan, jobDir)
+  const others = new Others(context)
+  await others.look({ tell: false })
+  let budget: Budget | null = null
+  // the others stop claiming, too
+  const pause = (): void => void setPlanState(store, plan.job, 'paused', 'paused').catch(() => {})
+  drain.addEventListener('abort', pause, { once: true })
+  await using _sweep = new Sweep(store)
+  try {
+    await work({
+      ...context,
+      gate: new DaemonGate(client, daemonWaitMs),
+      jobOf: ({ job }) => (job === plan.job ? context : null),
+      reap,
+      prepare: async () => {},
+      serves: ({ job }) => job === plan.job,
+      isOver: async (overBudget) => {
+        await others.look({ tell: true })
+        const standing = await standingOf(store.database, plan.job)
+        if (standing === null || standing.state !== 'open') return true
+        budget = overBudget.find(({ job }) => job === plan.job) ?? null
+        return standing.live === 0 && (standing.waiting === 0 || budget !== null)
       },
     })
+  } catch (error) {
+    await setPlanState(store, plan.job, 'paused', 'paused').catch(() => {})
+    throw error
+  } finally {
+    drain.removeEventListener('abort', pause)
   }
-}
-
-async function finishTrial(
-  context: JobContext,
-  planned: PlannedTrial,
-  pristine: PristineCache,
-  queueMs: number,
-): Promise<void> {
-  const { ledger, jobDir, watch } = context
-  const { trial } = planned
-  while (true) {
-    const before = ledger.state(trial)
-    if (!before.mayExecute) return giveUp(context, planned)
-    const number = before.executions.length + 1
-    const execution = `x${number}-${opaque(4)}`
-    const leases = newLeaseIds()
-    await ledger.started(trial, execution, Object.values(leases))
-    watch.started(planned, execution)
-    const measured = await executeTrial({
-      ...context,
-      planned,
-      execution,
-      leases,
-      directory: executionDir(jobDir, trial, execution),
-      pristine,
-      queueMs: number === 1 ? queueMs : 0,
-    })
-    await ledger.ended({ trial, execution, blame: measured.blame, reason: measured.reason })
-    if (context.signal.aborted && measured.verdict === 'void') throw context.signal.reason
-    const after = ledger.state(trial)
-    const again = measured.verdict === 'void' && measured.blame === 'infra' && after.mayExecute
-    if (measured.verdict === 'void') watch.faulted(planned, measured.reason, again)
-    if (!again) return record(context, planned, execution, measured)
-    await waitForDaemon(context)
-    // A daemon that was gone could not be told, and its successor took them over.
-    for (const lease of Object.values(leases))
-      await context.client.closeLease(lease, 'its execution ended', { signal: context.signal })
+  const standing = await store.persist(() => standingOf(store.database, plan.job), signal)
+  const left = (standing?.live ?? 0) + (standing?.waiting ?? 0)
+  if (left === 0) {
+    await store.persist(() => setPlanState(store, plan.job, 'done', 'finished'), signal)
+    return { kind: 'recorded' }
   }
+  if (standing?.state === 'cancelled') return { kind: 'cancelled' }
+  await store.persist(() => setPlanState(store, plan.job, 'paused', 'paused'), signal)
+  return budget === null || drain.aborted
+    ? { kind: 'stopped', waiting: left }
+    : { kind: 'over-budget', budget, waiting: left }
 }
 
-/** Faults of infrastructure, with runners that died among them, took every execution that the trial had. */
-async function giveUp(context: JobContext, planned: PlannedTrial): Promise<void> {
-  const last = context.ledger.state(planned.trial).executions.at(-1)
-  const reason: TrialReason = {
-    code: 'executions_spent',
-    message: `${maxExecutions} executions ended by faults of infrastructure; the last: ${last?.reason?.message ?? 'unknown'}`,
+/** Workers elsewhere: what they record is shown, and written here, where the job will be read. */
+class Others {
+  readonly #context: JobContext
+  readonly #known = new Set<string>()
+
+  constructor(context: JobContext) {
+    this.#context = context
   }
-  context.watch.faulted(planned, reason, false)
-  const measured = nothingMeasured(taskOf({ ...context, planned }), reason)
-  return record(context, planned, last?.execution ?? '', measured)
-}
 
-async function record(
-  { ledger, plan, jobDir, watch }: JobContext,
-  planned: PlannedTrial,
-  execution: string,
-  measured: Measured,
-): Promise<void> {
-  const { executions } = ledger.state(planned.trial)
-  const { result, digest, path } = await recordTrial({
-    plan,
-    planned,
-    jobDir,
-    measured,
-    executions,
-  })
-  await ledger.recorded({
-    trial: planned.trial,
-    execution,
-    verdict: result.verdict,
-    result: path,
-    digest,
-  })
-  watch.recorded(planned, result)
-}
-
-const unanswered = new Set([
-  'daemon_unreachable',
-  'connection_lost',
-  'engine_unreachable',
-  'engine_timeout',
-])
-
-/** An infra fault may be a daemon that is being restarted; without one nothing can go on. */
-async function waitForDaemon({ client, plan, signal }: JobContext): Promise<void> {
-  const deadline = performance.now() + daemonWaitMs
-  while (true)
-    try {
-      await client.health({ signal })
-      // the daemon answers without its engine too, and every execution would end at once
-      const [task] = plan.tasks
-      if (task !== undefined) await client.inspectImage(task.image, { signal })
-      return
-    } catch (error) {
-      if (error instanceof ClosedbookError && !unanswered.has(error.code)) return
-      if (!(error instanceof ClosedbookError) || performance.now() > deadline)
-        throw new RunnerError(
-          'daemon_unreachable',
-          'infra',
-          `the daemon or its engine has been gone for ${daemonWaitMs / 1000} s (${messageOf(error)}); start it with \`closedbook up\`, then resume the job. Executions allowed: ${maxExecutions}`,
-          { cause: error },
-        )
-      await delay(daemonPollMs, signal)
+  async look({ tell }: { readonly tell: boolean }): Promise<void> {
+    const { store, plan, jobDir, watch } = this.#context
+    for (const row of await resultsOf(store.database, plan.job, [...this.#known])) {
+      this.#known.add(row.trial)
+      const planned = plan.trials.find(({ trial }) => trial === row.trial)
+      if (!tell || planned === undefined || (await this.#isOurs(row))) continue
+      await writeRecorded(jobDir, row, row.recordedAt.toISOString())
+      watch.recorded(planned, parseResult(row.body, `the result of ${row.trial} in the store`))
     }
-}
+  }
 
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-const opaque = (length: number): string =>
-  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')
-
-function newLeaseIds(): LeaseIds {
-  const id = (): string => `l${opaque(15)}`
-  return { task: id(), harness: id(), pristine: id(), functional: id(), regression: id() }
+  async #isOurs({ trial, execution }: { trial: string; execution: string }): Promise<boolean> {
+    const [row] = await this.#context.store.database.rows<{ worker: string }>(
+      'select worker from closedbook.executions where trial = $1 and execution = $2',
+      [trial, execution],
+    )
+    return row?.worker === this.#context.worker
+  }
 }

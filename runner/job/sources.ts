@@ -6,6 +6,8 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { RunnerError } from '../errors.ts'
 import { writeJsonAtomic } from '../json-file.ts'
+import { harborOptionsSchema } from '../task/options.ts'
+import { taskModes } from '../qualify/gate.ts'
 import { loadConfiguration, plainConfiguration, type Configuration } from './configuration.ts'
 import { loadJobFile } from './job-file.ts'
 import { sourcesFile } from './layout.ts'
@@ -21,6 +23,12 @@ export const sourcesSchema = z.strictObject({
     ]),
   ),
   concurrency: z.int().positive(),
+  harbor: harborOptionsSchema.optional(),
+  perConfiguration: z.int().positive().optional(),
+  perEndpoint: z.int().positive().optional(),
+  budgetUsd: z.number().positive().optional(),
+  /** Which tasks may be tried; absent: as is usual for the harnesses. */
+  require: z.enum(taskModes).optional(),
 })
 export type Sources = z.infer<typeof sourcesSchema>
 

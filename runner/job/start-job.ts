@@ -1,144 +1,210 @@
 /**
  * From what a person asked for to a running job: tasks and configurations loaded, images found or built, the plan
- * locked, then every trial run. `resumeJob` starts at the locked plan instead, and refuses when what it names changed.
+ * locked in the store and on disk, then every trial run. `resumeJob` starts at the locked plan instead, and refuses when
+ * what it names changed.
  */
 import path from 'node:path'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
-import type { RunnerConfig } from '../config.ts'
-import { makeDirectory } from '../json-file.ts'
-import { buildOurImages, taskImageId } from '../host/images.ts'
-import { requireHardware } from '../task/hardware.ts'
-import { loadTask } from '../task/load.ts'
-import type { Task } from '../task/task.ts'
 import { packageVersion } from '../../daemon/protocol/version.ts'
-import { readKey, type Configuration } from './configuration.ts'
-import { planFile } from './layout.ts'
-import { Ledger } from './ledger.ts'
+import type { RunnerConfig } from '../config.ts'
+import { publisher, watchAll } from '../board/publish.ts'
+import { RunnerError } from '../errors.ts'
+import { makeDirectory } from '../json-file.ts'
 import {
-  makePlan,
-  newJobId,
-  plainHarnessDigest,
-  plannedConfiguration,
-  plannedTask,
-  readPlan,
-  requireUnchanged,
-  writePlan,
-  type Plan,
-} from './plan.ts'
-import { recordingPath } from './recordings.ts'
-import { runJob, type JobWatcher } from './run-job.ts'
-import { configurationsOf, readSources, writeSources, type Sources } from './sources.ts'
+  lockPlan,
+  readStoredPlan,
+  releaseJob,
+  reopenJob,
+  takeJob,
+  type JobLimits,
+} from '../store/plans.ts'
+import { Store } from '../store/store.ts'
+import type { HardwareClass } from '../store/queue.ts'
+import { liveClasses, registerWorker, setWorkerState } from '../store/workers.ts'
+import { planFile } from './layout.ts'
+import {
+  findImages,
+  loadsOf,
+  readNamed,
+  requirePlanned,
+  type Loaded,
+  type LoadHost,
+} from './load-job.ts'
+import { makePlan, newJobId, readPlan, writePlan, type Plan } from './plan.ts'
+import { runJob, type JobEnd } from './run-job.ts'
+import { readSources, writeSources, type Sources } from './sources.ts'
+import type { JobWatcher } from './watcher.ts'
 
 export interface JobHost {
   readonly config: RunnerConfig
   readonly client: DaemonClient
   readonly watch: JobWatcher
   readonly say: (what: string) => void
+  /** Aborts what runs; it can be resumed. */
   readonly signal: AbortSignal
+  /** Stops claiming, and lets what runs end. */
+  readonly drain?: AbortSignal
+  /** Trials at a time in this process; default: as many as the job allows. */
+  readonly slots?: number | undefined
   /** Told when the plan is locked, before the first trial. */
   readonly onPlan: (plan: Plan, jobDir: string) => void
+}
+
+export interface JobRequest {
+  readonly name: string
+  readonly runs: number
+  readonly out: string | null
+  readonly sources: Sources
 }
 
 export interface StartedJob {
   readonly plan: Plan
   readonly jobDir: string
+  readonly end: JobEnd
 }
 
-interface Loaded {
-  readonly tasks: readonly { readonly task: Task; readonly image: string }[]
-  readonly configurations: readonly {
-    readonly configuration: Configuration
-    readonly harnessDigest: string
-  }[]
-  readonly harnessImage: string | null
-}
-
-export async function startJob(
-  request: { name: string; runs: number; out: string | null; sources: Sources },
-  host: JobHost,
-): Promise<StartedJob> {
-  const { sources, runs, name } = request
-  const loaded = await load(sources, host, runs)
-  const now = new Date()
-  const job = newJobId(now)
-  const jobDir = request.out ?? path.join(host.config.jobsDir, job)
-  const plan = makePlan({ name, ...loaded, runs, closedbookVersion: packageVersion, now, job })
+export async function startJob(request: JobRequest, host: JobHost): Promise<StartedJob> {
+  const { sources, runs } = request
+  const named = await readNamed(sources, runs)
+  // It takes a moment, and so do the images. Whoever is first to fail is told of.
+  await using opening = new Opening(host)
+  const loaded = await findImages(named, sources, host, opening.elsewhere)
+  const plan = planOf(request, loaded)
+  const jobDir = request.out ?? path.join(host.config.jobsDir, plan.job)
+  const store = await opening.store
   await makeDirectory(jobDir)
   await writeSources(jobDir, sources)
   await writePlan(planFile(jobDir), plan)
-  await go(plan, jobDir, loaded, sources.concurrency, host)
-  return { plan, jobDir }
+  const limits = limitsOf(sources)
+  await lockPlan(store, { plan, sources, jobDir, limits, loads: loadsOf(loaded) })
+  return await go(store, { plan, jobDir, loaded, limits }, host)
 }
 
-export async function resumeJob(jobDir: string, host: JobHost): Promise<StartedJob> {
+export interface ResumeOptions {
+  /** Trials that ended void by infra or the operator are tried again. */
+  readonly retryVoid?: boolean
+  /** A new spending cap. */
+  readonly budgetUsd?: number | undefined
+}
+
+export async function resumeJob(
+  jobDir: string,
+  host: JobHost,
+  options: ResumeOptions = {},
+): Promise<StartedJob> {
   const plan = await readPlan(planFile(jobDir))
   const sources = await readSources(jobDir)
-  const loaded = await load(sources, host, plan.runs)
-  requireUnchanged(plan, {
-    tasks: loaded.tasks.map(({ task, image }) => plannedTask(task, image)),
-    configurations: loaded.configurations.map(({ configuration, harnessDigest }) =>
-      plannedConfiguration(configuration, harnessDigest),
-    ),
-  })
-  await go(plan, jobDir, loaded, sources.concurrency, host)
-  return { plan, jobDir }
+  const named = await readNamed(sources, plan.runs)
+  await using opening = new Opening(host)
+  const loaded = await findImages(named, sources, host, opening.elsewhere)
+  requirePlanned(plan, loaded)
+  const store = await opening.store
+  const stored = await readStoredPlan(store.database, plan.job)
+  if (stored === null)
+    throw new RunnerError(
+      'job_unknown',
+      'operator',
+      `the store does not know job ${plan.job}: ${jobDir} was copied from elsewhere, or its store is gone. It can be reported; to run it, resume it where it was planned, or start a new job`,
+    )
+  const { retryVoid = false, budgetUsd = null } = options
+  return await go(store, { plan, jobDir, loaded, limits: stored.limits }, host, () =>
+    reopenJob(store, plan.job, { retryVoid, budgetUsd }),
+  )
 }
 
-/** Bad input is told before anything is built or opened. */
-async function load(sources: Sources, host: JobHost, runs: number): Promise<Loaded> {
-  const tasks: Task[] = []
-  for (const dir of sources.taskDirs) tasks.push(await loadTask(dir))
-  if (tasks.some(({ hardware }) => hardware !== 'cpu')) {
-    const facts = await host.client.host({ signal: host.signal })
-    for (const task of tasks) requireHardware(task, facts)
+/** The plan that a job would have, without running or storing anything. */
+export async function previewPlan(
+  request: JobRequest,
+  host: LoadHost,
+): Promise<{ plan: Plan; loaded: Loaded; limits: JobLimits }> {
+  const named = await readNamed(request.sources, request.runs)
+  const loaded = await findImages(named, request.sources, host, async () => {
+    await using store = await Store.openIfThere(host.config, host.signal)
+    return store === null ? [] : await liveClasses(store)
+  })
+  return { plan: planOf(request, loaded), loaded, limits: limitsOf(request.sources) }
+}
+
+function planOf({ name, runs }: JobRequest, loaded: Loaded): Plan {
+  const now = new Date()
+  const job = newJobId(now)
+  return makePlan({ name, ...loaded, runs, closedbookVersion: packageVersion, now, job })
+}
+
+const limitsOf = (sources: Sources): JobLimits => ({
+  trialsAtOnce: sources.concurrency,
+  perConfiguration: sources.perConfiguration ?? null,
+  perEndpoint: sources.perEndpoint ?? null,
+  budgetUsd: sources.budgetUsd ?? null,
+})
+
+/** A store that is being opened while something else is done, and closed again whatever comes of that. */
+class Opening implements AsyncDisposable {
+  readonly store: Promise<Store>
+
+  constructor({ config, signal }: Pick<JobHost, 'config' | 'signal'>) {
+    this.store = Store.open(config, signal)
+    this.store.catch(() => {})
   }
-  const configurations = await configurationsOf(sources)
-  for (const { model } of configurations)
-    // read again when a lease is opened; asked for here so that a missing key costs nothing
-    if (model !== null && model.upstream.kind !== 'replay') await readKey(model.upstream.key)
-    else if (model?.upstream.kind === 'replay')
-      for (const task of tasks)
-        for (let run = 1; run <= runs; run++)
-          await recordingPath(model.upstream.recordings, task.name, run)
-  const images: Loaded['tasks'][number][] = []
-  const building = { ...host, stateDir: host.config.stateDir }
-  for (const task of tasks) images.push({ task, image: await taskImageId(task, building) })
-  const needsHarness = configurations.some(({ harness }) => harness.kind === 'mini-swe-agent')
-  const harnessImage = needsHarness
-    ? (await buildOurImages(['harness'], building)).harness.id
-    : null
-  return {
-    tasks: images,
-    harnessImage,
-    configurations: configurations.map((configuration) => ({
-      configuration,
-      harnessDigest:
-        configuration.harness.kind === 'mini-swe-agent' && harnessImage !== null
-          ? harnessImage
-          : plainHarnessDigest(configuration, packageVersion),
-    })),
+
+  /** What workers of other hosts can serve. */
+  elsewhere = async (): Promise<HardwareClass[]> => liveClasses(await this.store)
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const opened = await this.store.catch(() => null)
+    await opened?.[Symbol.asyncDispose]()
   }
+}
+
+export async function classesOf({
+  client,
+  signal,
+}: Pick<JobHost, 'client' | 'signal'>): Promise<HardwareClass[]> {
+  const { gpus } = await client.host({ signal })
+  return gpus.some((gpu) => /\bH100\b/i.test(gpu.name)) ? ['cpu', 'h100'] : ['cpu']
 }
 
 async function go(
-  plan: Plan,
-  jobDir: string,
-  { tasks, configurations, harnessImage }: Loaded,
-  concurrency: number,
+  store: Store,
+  job: { plan: Plan; jobDir: string; loaded: Loaded; limits: JobLimits },
   host: JobHost,
-): Promise<void> {
-  await using ledger = await Ledger.open(jobDir)
-  host.onPlan(plan, jobDir)
-  await runJob({
-    ...host,
-    plan,
-    jobDir,
-    ledger,
-    concurrency,
-    harnessImage,
-    tasks: new Map(tasks.map(({ task }) => [task.name, task])),
-    configurations: new Map(
-      configurations.map(({ configuration }) => [configuration.name, configuration]),
-    ),
-  })
+  before: () => Promise<unknown> = async () => {},
+): Promise<StartedJob> {
+  const { plan, jobDir, loaded, limits } = job
+  const here = await classesOf(host)
+  const classes = [...new Set(plan.tasks.map(({ hardware }) => hardware))].filter((one) =>
+    here.includes(one),
+  )
+  const slots = host.slots ?? limits.trialsAtOnce
+  const worker = await registerWorker(store, { daemon: host.config.socket, classes, slots })
+  const unlisten = store.onLost((lost) =>
+    host.say(lost ? 'the store is gone; what runs goes on' : 'the store is back'),
+  )
+  try {
+    await takeJob(store, plan.job, worker)
+    await before()
+    host.onPlan(plan, jobDir)
+    await using board = publisher(host.client, { plan, jobDir }, host.say)
+    const end = await runJob({
+      ...host,
+      watch: watchAll(host.watch, board),
+      drain: host.drain ?? new AbortController().signal,
+      store,
+      worker,
+      slots,
+      classes,
+      plan,
+      jobDir,
+      harnessImage: loaded.harnessImage,
+      tasks: new Map(loaded.tasks.map(({ task }) => [task.name, task])),
+      configurations: new Map(
+        loaded.configurations.map(({ configuration }) => [configuration.name, configuration]),
+      ),
+    })
+    return { plan, jobDir, end }
+  } finally {
+    unlisten()
+    await releaseJob(store, plan.job, worker).catch(() => {})
+    await setWorkerState(store, worker, 'down').catch(() => {})
+  }
 }

@@ -1,5 +1,5 @@
 /** What a ledger says of one trial. Pure. */
-import type { Verdict } from '../result.ts'
+import type { TrialBlame, TrialReason, Verdict } from '../result.ts'
 import type { LedgerRecord } from './ledger.ts'
 
 /** Executions that infra may spoil before the trial is recorded as void. */
@@ -10,27 +10,18 @@ export interface ExecutionState {
   readonly leases: readonly string[]
   readonly startedAt: string
   readonly endedAt: string | null
-  readonly blame: 'agent' | 'infra' | 'task' | 'operator' | null
-  readonly reason: { readonly code: string; readonly message: string } | null
+  readonly blame: TrialBlame | null
+  readonly reason: TrialReason | null
 }
 
 interface Common {
   readonly trial: string
   readonly executions: readonly ExecutionState[]
-  /** Ended by infra, dead ones included. */
-  readonly infraFaults: number
-  /** Another execution is allowed. */
-  readonly mayExecute: boolean
 }
 
 export type TrialState =
   | (Common & { readonly status: 'pending' })
-  /** `dead`: started by a process that no longer lives; its leases must be closed and its end recorded as infra. */
-  | (Common & {
-      readonly status: 'running'
-      readonly current: ExecutionState
-      readonly dead: boolean
-    })
+  | (Common & { readonly status: 'running'; readonly current: ExecutionState })
   | (Common & {
       readonly status: 'recorded'
       readonly verdict: Verdict
@@ -38,18 +29,19 @@ export type TrialState =
       readonly digest: string
     })
 
-/** `own`: executions started by the process that asks; readers without the lock give `null`, and none is dead. */
-export function foldTrial(
-  trial: string,
-  records: readonly LedgerRecord[],
-  own: ReadonlySet<string> | null,
-): TrialState {
+/** A void trial that is being tried again runs, though its old result stands until the next. */
+export function foldTrial(trial: string, records: readonly LedgerRecord[]): TrialState {
   const executions = new Map<string, ExecutionState>()
   let recorded: Extract<LedgerRecord, { type: 'recorded' }> | null = null
+  let startedSince: string | null = null
   for (const record of records) {
     if (record.trial !== trial) continue
-    if (record.type === 'recorded') recorded = record
-    if (record.type === 'started')
+    const begun = executions.get(record.execution)
+    if (record.type === 'recorded') {
+      recorded = record
+      startedSince = null
+    } else if (record.type === 'started') {
+      startedSince = record.execution
       executions.set(record.execution, {
         execution: record.execution,
         leases: record.leases,
@@ -58,8 +50,7 @@ export function foldTrial(
         blame: null,
         reason: null,
       })
-    const begun = executions.get(record.execution)
-    if (record.type === 'ended' && begun !== undefined && begun.endedAt === null)
+    } else if (begun !== undefined && begun.endedAt === null)
       executions.set(record.execution, {
         ...begun,
         endedAt: record.time,
@@ -68,15 +59,13 @@ export function foldTrial(
       })
   }
   const all = [...executions.values()]
-  const isDead = (one: ExecutionState) =>
-    one.endedAt === null && own !== null && !own.has(one.execution)
-  const infraFaults = all.filter((one) => one.blame === 'infra' || isDead(one)).length
-  const common = { trial, executions: all, infraFaults, mayExecute: infraFaults < maxExecutions }
-  if (recorded !== null) {
+  const common = { trial, executions: all }
+  const live = all.findLast((one) => one.endedAt === null)
+  if (recorded !== null && (live === undefined || live.execution !== startedSince)) {
     const { verdict, result, digest } = recorded
-    return { ...common, mayExecute: false, status: 'recorded', verdict, result, digest }
+    return { ...common, status: 'recorded', verdict, result, digest }
   }
-  const current = all.findLast((one) => one.endedAt === null)
-  if (current !== undefined) return { ...common, status: 'running', current, dead: isDead(current) }
-  return { ...common, status: 'pending' }
+  return live === undefined
+    ? { ...common, status: 'pending' }
+    : { ...common, status: 'running', current: live }
 }

@@ -10,7 +10,7 @@ import type { Figure } from './support.ts'
 
 const all = [
   ...['lease-ready', 'noop-trial', 'exec', 'tunnel', 'audit', 'audit-query', 'latency'],
-  ...['leases-100', 'harness-start', 'artifacts', 'neighbours', 'report'],
+  ...['leases-100', 'harness-start', 'artifacts', 'neighbours', 'report', 'pty'],
 ]
 
 const wanted = process.argv.slice(2)

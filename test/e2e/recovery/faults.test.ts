@@ -99,8 +99,16 @@ t.test(
     const seen: string[] = []
     for (const name of ['SIGINT', 'SIGTERM', 'SIGINT'] as const) {
       seen.push((await begun(daemon, seen)).lease)
+      const { ended } = running
+      let said = ''
+      running.child.stderr?.on('data', (text: Buffer) => (said += text.toString()))
       running.child.kill(name)
-      const { code, stdout, stderr } = await running.ended
+      if (name === 'SIGINT') {
+        await until('it says what a second will do', () => /again: cancel them/.test(said))
+        t.equal((await daemon.client.leases()).length, 1, 'what runs goes on')
+        running.child.kill(name)
+      }
+      const { code, stdout, stderr } = await ended
       t.equal(code, 130, name)
       t.equal(stdout, '')
       t.match(stderr, /go on with: closedbook resume j\d+/)

@@ -14,7 +14,8 @@ t.test(
   async (t) => {
     await using daemon = await TestDaemon.open(engine.socketPath)
     const replay = path.join(root, 'images/replay.yaml')
-    const args = ['run', '--task', sampleTask('reasoning-tags'), '--config', replay, '--json']
+    const task = ['--task', sampleTask('reasoning-tags'), '--unqualified']
+    const args = ['run', ...task, '--config', replay, '--json']
     const running = start(daemon, args)
     const called = async (): Promise<boolean> => {
       for (const { lease } of await daemon.client.leases())

@@ -21,9 +21,9 @@ export interface Running {
 }
 
 /** Starts a command of the runner and does not wait for its end. */
-export function start(daemon: TestDaemon, args: readonly string[]): Running {
+export function start(daemon: TestDaemon, args: readonly string[], timeoutMs = 240_000): Running {
   const spawned: ChildProcess[] = []
-  const ended = daemon.cli(args, { onSpawn: (child) => spawned.push(child) })
+  const ended = daemon.cli(args, { timeoutMs, onSpawn: (child) => spawned.push(child) })
   const [child] = spawned
   if (child === undefined) throw new Error('nothing was spawned')
   return { child, ended }

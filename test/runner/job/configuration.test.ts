@@ -288,7 +288,7 @@ out: ./results
     taskDirs: [join(scratch.path, 'tasks/a'), join(scratch.path, 'tasks/b')],
     configurations: [{ name: 'noop' }, { name: 'mine' }],
     runs: 2,
-    concurrency: 4,
+    concurrency: { trials: 4 },
     out: join(scratch.path, 'results'),
   })
 })

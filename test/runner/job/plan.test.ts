@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { plainConfiguration } from '../../../runner/job/configuration.ts'
 import { findTrial } from '../../../runner/job/find-trial.ts'
-import { Ledger } from '../../../runner/job/ledger.ts'
+import { appendLedger } from '../../../runner/job/ledger.ts'
 import {
   makePlan,
   newJobId,
@@ -181,10 +181,16 @@ void t.test('a trial is found by its id and by that of a lease it had', async (t
   const [first, second] = plan.trials
   await writePlan(join(jobs, 'job-a/plan.json'), plan)
   await scratch.write('jobs/broken/plan.json', '{')
-  {
-    await using ledger = await Ledger.open(join(jobs, 'job-a'))
-    await ledger.started(second?.trial ?? '', 'e1', ['lease12345678'])
-  }
+  await appendLedger(join(jobs, 'job-a/ledger.jsonl'), [
+    {
+      v: 1,
+      time: now.toISOString(),
+      type: 'started',
+      trial: second?.trial ?? '',
+      execution: 'e1',
+      leases: ['lease12345678'],
+    },
+  ])
   t.match(await findTrial(jobs, first?.trial ?? ''), {
     planned: first,
     trialDir: join(jobs, 'job-a/trials', first?.trial ?? ''),
