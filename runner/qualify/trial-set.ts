@@ -1,0 +1,189 @@
+/**
+ * A set of trials of one task outside of any job: what qualification and probe are made of. Each is an ordinary
+ * execution (lease, proof, freeze, collect, verify, record), run again after a fault of infrastructure as a job's are.
+ * There is no ledger: a set that is interrupted is started again. Evidence is laid out as a job's.
+ */
+import { randomBytes } from 'node:crypto'
+import path from 'node:path'
+import { packageVersion } from '../../daemon/protocol/version.ts'
+import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import type { Configuration } from '../job/configuration.ts'
+import { executionDir, planFile } from '../job/layout.ts'
+import {
+  makePlan,
+  newJobId,
+  plainHarnessDigest,
+  writePlan,
+  type Plan,
+  type PlannedTrial,
+} from '../job/plan.ts'
+import type { JobWatcher } from '../job/watcher.ts'
+import type { ExecutionState } from '../job/trial-state.ts'
+import { makeDirectory } from '../json-file.ts'
+import type { TrialResult } from '../result.ts'
+import type { Task } from '../task/task.ts'
+import type { LeaseIds } from '../trial/context.ts'
+import { PristineCache } from '../trial/pristine-cache.ts'
+import { recordTrial } from '../trial/record.ts'
+import { executeTrial, type Measured } from '../trial/trial.ts'
+
+const maxExecutions = 3
+
+export interface TrialSet {
+  /** `qualify` or `probe`. */
+  readonly purpose: string
+  readonly task: Task
+  readonly image: string
+  /** Of a verifier that has one of its own. */
+  readonly verifierImage: string | null
+  readonly configurations: readonly Configuration[]
+  readonly harnessImage: string | null
+  readonly runs: number
+  readonly concurrency: number
+}
+
+export interface TrialSetHost {
+  readonly client: DaemonClient
+  readonly stateDir: string
+  readonly watch: JobWatcher
+  readonly signal: AbortSignal
+  /** Told the name and directory of the evidence before the first trial. */
+  readonly onPlan?: (plan: Plan, directory: string) => void
+}
+
+export interface EndedTrial {
+  readonly planned: PlannedTrial
+  readonly result: TrialResult
+  /** Of its bytes on disk. */
+  readonly digest: string
+  /** Of the execution that counts. */
+  readonly directory: string
+}
+
+export interface RanSet {
+  /** Name of the evidence's directory, below `evidence/` in the state directory. */
+  readonly name: string
+  readonly directory: string
+  readonly ended: readonly EndedTrial[]
+}
+
+export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<RanSet> {
+  const now = new Date()
+  const name = newJobId(now).replace(/^j/, `${set.purpose}-`)
+  const directory = path.join(host.stateDir, 'evidence', name)
+  const plan = makePlan({
+    name: `${set.purpose} ${set.task.name}`,
+    tasks: [{ task: set.task, image: set.image, verifierImage: set.verifierImage }],
+    configurations: set.configurations.map((configuration) => ({
+      configuration,
+      harnessDigest:
+        configuration.harness.kind === 'mini-swe-agent' && set.harnessImage !== null
+          ? set.harnessImage
+          : plainHarnessDigest(configuration, packageVersion),
+    })),
+    runs: set.runs,
+    closedbookVersion: packageVersion,
+    now,
+    job: name,
+  })
+  await makeDirectory(directory)
+  await writePlan(planFile(directory), plan)
+  host.onPlan?.(plan, directory)
+  const run = new RunningSet(set, host, plan, directory)
+  const waiting = [...plan.trials]
+  const ended: EndedTrial[] = []
+  const worker = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      host.signal.throwIfAborted()
+      ended.push(await run.finish(next))
+    }
+  }
+  const workers = Array.from({ length: Math.min(set.concurrency, waiting.length) }, worker)
+  const ends = await Promise.allSettled(workers)
+  host.signal.throwIfAborted()
+  for (const end of ends) if (end.status === 'rejected') throw end.reason
+  const order = new Map(plan.trials.map(({ trial }, index) => [trial, index]))
+  const place = ({ planned }: EndedTrial): number => order.get(planned.trial) ?? 0
+  return { name, directory, ended: ended.toSorted((a, b) => place(a) - place(b)) }
+}
+
+class RunningSet {
+  readonly #set: TrialSet
+  readonly #host: TrialSetHost
+  readonly #plan: Plan
+  readonly #directory: string
+  readonly #pristine = new PristineCache()
+
+  constructor(set: TrialSet, host: TrialSetHost, plan: Plan, directory: string) {
+    this.#set = set
+    this.#host = host
+    this.#plan = plan
+    this.#directory = directory
+  }
+
+  async finish(planned: PlannedTrial): Promise<EndedTrial> {
+    const { watch, signal } = this.#host
+    const executions: ExecutionState[] = []
+    while (true) {
+      const execution = `x${executions.length + 1}-${opaque(4)}`
+      const directory = executionDir(this.#directory, planned.trial, execution)
+      watch.started(planned, execution)
+      const measured = await this.#execute(planned, execution, directory)
+      signal.throwIfAborted()
+      executions.push(stateOf(execution, measured))
+      const again =
+        measured.verdict === 'void' &&
+        measured.blame === 'infra' &&
+        executions.length < maxExecutions
+      if (measured.verdict === 'void') watch.faulted(planned, measured.reason, again)
+      if (again) continue
+      const { result, digest } = await recordTrial({
+        plan: this.#plan,
+        planned,
+        jobDir: this.#directory,
+        measured,
+        executions,
+      })
+      watch.recorded(planned, result)
+      return { planned, result, digest, directory }
+    }
+  }
+
+  #execute(planned: PlannedTrial, execution: string, directory: string): Promise<Measured> {
+    const { task, configurations, harnessImage } = this.#set
+    const { client, watch, signal } = this.#host
+    return executeTrial({
+      plan: this.#plan,
+      tasks: new Map([[task.name, task]]),
+      configurations: new Map(configurations.map((one) => [one.name, one])),
+      harnessImage,
+      client,
+      watch,
+      signal,
+      planned,
+      execution,
+      leases: leaseIds(),
+      directory,
+      pristine: this.#pristine,
+      queueMs: 0,
+    })
+  }
+}
+
+const stateOf = (execution: string, measured: Measured): ExecutionState => ({
+  execution,
+  leases: [],
+  startedAt: measured.startedAt,
+  endedAt: measured.endedAt,
+  blame: measured.blame,
+  reason: measured.reason,
+})
+
+const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
+const opaque = (length: number): string =>
+  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')
+
+function leaseIds(): LeaseIds {
+  const id = (): string => `l${opaque(15)}`
+  return { task: id(), harness: id(), pristine: id(), functional: id(), regression: id() }
+}
