@@ -13,13 +13,18 @@ import type { ContextEntry } from './context.ts'
 import { digests } from './digests.ts'
 import { feed } from './feed.ts'
 
+/** Built by `closedbook images`; enough for the quickstart and the tests. */
 export const imageNames = ['base', 'harness', 'sglang-cpu'] as const
-export type ImageName = (typeof imageNames)[number]
+/** Built when a task that starts from them is first tried, for their size. */
+export const largeImageNames = ['sglang-radix'] as const
+export const allImageNames = [...imageNames, ...largeImageNames] as const
+export type ImageName = (typeof allImageNames)[number]
 
 export const imageTags: Readonly<Record<ImageName, string>> = {
   base: digests.base.tag,
   harness: digests.harness.tag,
   'sglang-cpu': digests['sglang-cpu'].tag,
+  'sglang-radix': digests['sglang-radix'].tag,
 }
 
 export const recipeLabel = 'closedbook.recipe'
@@ -56,7 +61,10 @@ const recipeFiles: Readonly<Record<ImageName, readonly string[]>> = {
   base: ['build.sh'],
   harness: ['Dockerfile', 'requirements.lock', 'docker'],
   'sglang-cpu': ['Dockerfile', 'requirements.lock', 'build.sh', 'gitconfig', 'gitignore'],
+  'sglang-radix': ['Dockerfile', 'requirements.lock', 'torch.sh', 'debs.lock'],
 }
+// Both repositories of SGLang are made in the same way.
+const repositoryFiles = ['build.sh', 'gitconfig', 'gitignore']
 
 const baseChanges = [
   'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
@@ -169,6 +177,8 @@ async function buildFromBase(
 export async function readRecipes(): Promise<Readonly<Record<ImageName, Recipe>>> {
   const read = async (name: ImageName, words: readonly string[]): Promise<Recipe> => {
     const entries = await readContext(folderOf(name), { only: recipeFiles[name] })
+    if (name === 'sglang-radix')
+      entries.push(...(await readContext(folderOf('sglang-cpu'), { only: repositoryFiles })))
     const hash = await recipeHash(entries, [name, JSON.stringify(digests[name]), ...words])
     return { entries, hash }
   }
@@ -177,6 +187,7 @@ export async function readRecipes(): Promise<Readonly<Record<ImageName, Recipe>>
     base,
     harness: await read('harness', [base.hash]),
     'sglang-cpu': await read('sglang-cpu', [base.hash]),
+    'sglang-radix': await read('sglang-radix', [base.hash]),
   }
 }
 

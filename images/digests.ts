@@ -12,6 +12,10 @@ const programSchema = z.strictObject({
   python: z.string(),
   platform: z.literal('linux/amd64'),
 })
+const repositorySchema = programSchema.extend({
+  /** Follows from the wheel and the fixed author, date and message of sglang-cpu/build.sh. */
+  baseCommit: z.string().regex(/^[0-9a-f]{40}$/),
+})
 
 const digestsSchema = z.strictObject({
   base: z.strictObject({
@@ -20,10 +24,8 @@ const digestsSchema = z.strictObject({
     packages: z.array(z.string().regex(/^[a-z0-9][a-z0-9.+-]*$/)).min(1),
   }),
   harness: programSchema,
-  'sglang-cpu': programSchema.extend({
-    /** Follows from the wheel and the fixed author, date and message of sglang-cpu/build.sh. */
-    baseCommit: z.string().regex(/^[0-9a-f]{40}$/),
-  }),
+  'sglang-cpu': repositorySchema,
+  'sglang-radix': repositorySchema,
 })
 export type Digests = z.infer<typeof digestsSchema>
 

@@ -1,16 +1,17 @@
 /**
  * The image of a task that brings a Dockerfile. It may start from one of our images by tag or from any image by digest;
- * a tag of somebody else moves, so it is refused. Cached by the hash of the context and the ids of those images.
+ * a tag of somebody else moves, so it is refused, unless the caller takes what it stands for now (Harbor's tasks name
+ * tags). Cached by the hash of the context and the ids of those images.
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { BuildSpec } from '../daemon/engine/engine.ts'
 import { EngineError } from '../daemon/errors.ts'
-import { buildImages, imageNames, imageTags, inspect, recipeLabel } from './build.ts'
+import { allImageNames, buildImages, imageTags, inspect, recipeLabel } from './build.ts'
 import type { BuildOptions, BuiltImage } from './build.ts'
 import { withBuildLock } from './build-lock.ts'
 import { proxyArguments } from './client-config.ts'
-import { packContext, readContext, recipeHash } from './context.ts'
+import { packContext, readContext, recipeHash, textEntry } from './context.ts'
 import type { ContextEntry } from './context.ts'
 import { outsideImages } from './dockerfile.ts'
 import { feed } from './feed.ts'
@@ -20,7 +21,7 @@ const pinned = /^(?:[^\s@]+@)?sha256:[0-9a-f]{64}$/
 /** Builds `<environmentDir>/Dockerfile` with that folder as its context, unless it was built already; returns its id. */
 export async function buildTaskImage(
   environmentDir: string,
-  options: BuildOptions,
+  options: BuildOptions & { readonly tags?: boolean },
 ): Promise<BuiltImage> {
   const dockerfile = await readDockerfile(environmentDir)
   const parents = outsideImages(dockerfile)
@@ -31,6 +32,28 @@ export async function buildTaskImage(
 
   const entries = await readContext(environmentDir)
   const hash = await recipeHash(entries, ['task', ...ids])
+  const tag = `closedbook/task:${hash.slice(0, 20)}`
+  return (
+    (await cached(tag, hash, options)) ??
+    withBuildLock(options.stateDir, options.signal, async () => {
+      return (await cached(tag, hash, options)) ?? (await build(entries, tag, hash, options))
+    })
+  )
+}
+
+/** A prebuilt image with the files of a folder in its working directory. */
+export async function buildLooseImage(
+  folder: string,
+  { parent, workdir }: { readonly parent: string; readonly workdir: string },
+  options: BuildOptions,
+): Promise<BuiltImage> {
+  const files = (await readContext(folder)).map((entry) => ({
+    ...entry,
+    path: `files/${entry.path}`,
+  }))
+  const dockerfile = `FROM ${parent}\nCOPY ["files/", ${JSON.stringify(`${workdir.replace(/\/+$/, '')}/`)}]\n`
+  const entries = [textEntry('Dockerfile', dockerfile), ...files]
+  const hash = await recipeHash(entries, ['loose', parent])
   const tag = `closedbook/task:${hash.slice(0, 20)}`
   return (
     (await cached(tag, hash, options)) ??
@@ -76,11 +99,11 @@ async function cached(
 async function resolve(
   reference: string,
   environmentDir: string,
-  options: BuildOptions,
+  options: BuildOptions & { readonly tags?: boolean },
 ): Promise<string> {
-  const own = imageNames.find((name) => imageTags[name] === reference)
+  const own = allImageNames.find((name) => imageTags[name] === reference)
   if (own !== undefined) return (await buildImages([own], options))[own].id
-  if (!pinned.test(reference)) {
+  if (!pinned.test(reference) && options.tags !== true) {
     const ours = Object.values(imageTags).join(', ')
     throw new EngineError(
       'image_not_pinned',

@@ -90,7 +90,7 @@ t.test('a context is packed whole, with owner, time and modes of its own', async
 t.test('the recipes hold what their Dockerfiles copy, and no name of a registry', async (t) => {
   const recipes = await readRecipes()
   const folder = new URL('../../images/', import.meta.url)
-  for (const name of ['harness', 'sglang-cpu'] as const) {
+  for (const name of ['harness', 'sglang-cpu', 'sglang-radix'] as const) {
     const text = await readFile(new URL(`${name}/Dockerfile`, folder), 'utf8')
     t.strictSame(outsideImages(text), ['${BASE}'], `${name} starts from the base alone`)
     const given = ['ca.pem', 'pip.conf', ...recipes[name].entries.map(({ path }) => path)]

@@ -28,6 +28,7 @@ export class ImageEngine {
       repoTags: [tag],
       env: [],
       user: '',
+      entrypoint: [],
       volumes: [],
       workdir: '',
     }

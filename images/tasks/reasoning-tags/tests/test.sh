@@ -4,7 +4,7 @@ cd /workspace/sglang || exit 1
 mkdir -p /logs/verifier
 reward=1
 for suite in functional regression; do
-  python -m pytest -q -p no:cacheprovider \
+  python -m pytest -q -p no:cacheprovider --tb=short \
     --junitxml="/logs/verifier/$suite.xml" "/tests/$suite" || reward=0
 done
 echo "$reward" > /logs/verifier/reward.txt

@@ -1,0 +1,11 @@
+#!/bin/bash
+# Harbor's entry: the reward is 1 when both suites pass, else 0. Closedbook runs each suite by itself, see task.toml.
+set -u
+mkdir -p /logs/verifier
+cd /workspace/sglang || exit 1
+reward=1
+for suite in functional regression; do
+  python3 -P -m pytest -q -p no:cacheprovider -c /dev/null --rootdir=/tests --tb=short \
+    --junitxml="/logs/verifier/$suite.xml" "/tests/$suite" || reward=0
+done
+echo "$reward" > /logs/verifier/reward.txt
