@@ -99,7 +99,7 @@ t.test('up starts a daemon, again is no harm, and down stops it', async (t) => {
 
   t.match(await at(stateDir, ['down', '--json']), {
     code: 0,
-    stdout: '{"stopped":{"daemon":true,"engine":false}}\n',
+    stdout: '{"stopped":{"daemon":true,"engine":false,"store":false}}\n',
   })
   // of a process that has ended but that nobody took leave of yet, it is empty
   t.equal(

@@ -48,7 +48,10 @@ export async function checkRecordedRuns(t: Test, engine: TestEngine, task: strin
   await using daemon = await TestDaemon.open(engine.socketPath)
   const config = path.join(root, 'images/replay.yaml')
   const cli = await daemon.cli(
-    ['run', '--task', sampleTask(task), '--config', config, '--runs', '2', '--json'],
+    [
+      ...['run', '--task', sampleTask(task), '--unqualified'],
+      ...['--config', config, '--runs', '2', '--json'],
+    ],
     { timeoutMs: 280_000 },
   )
   const { line, results, jobDir } = await readRun(daemon, cli)

@@ -1,10 +1,17 @@
-/** Both sample tasks by the harnesses without a model: what they promise to their reviewers. */
+/** The sample tasks on the small image by the harnesses without a model: what they promise to their reviewers. */
 import t from 'tap'
 import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
 import { endOf, readRun, sampleTask } from './setup.ts'
 
+const names = [
+  'batch-errors',
+  'chat-template-vesper',
+  'parsed-variables',
+  'reasoning-tags',
+  'tool-call-detector-orrery',
+]
 const engine = await testEngine()
 t.teardown(() => engine.dispose())
 
@@ -16,7 +23,7 @@ t.test(
     const job = await scratch.write(
       'job.yaml',
       JSON.stringify({
-        tasks: [sampleTask('reasoning-tags'), sampleTask('tool-call-detector-orrery')],
+        tasks: names.map(sampleTask),
         configurations: [
           { name: 'noop', harness: 'noop' },
           { name: 'oracle', harness: 'oracle' },
@@ -28,7 +35,7 @@ t.test(
     const cli = await daemon.cli(['run', job, '--json'])
     const { results } = await readRun(daemon, cli)
     t.equal(cli.code, 0)
-    t.equal(results.length, 4)
+    t.equal(results.length, 2 * names.length)
     for (const result of results) {
       const { functional, regression } = result.suites
       const name = `${result.configuration.name} of ${result.task.name}`

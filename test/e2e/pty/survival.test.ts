@@ -1,0 +1,111 @@
+/** What becomes of terminals when the daemon, or the process that holds them, ends: by SIGKILL, and in order. */
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { text as textOf } from 'node:stream/consumers'
+import t from 'tap'
+import { isLive } from '../../../daemon/engine/cgroup.ts'
+import { parseCast } from '../../../daemon/protocol/pty-cast.ts'
+import { ptyWorld, until, watch } from '../../support/pty.ts'
+
+const hostOf = async (stateDir: string): Promise<number> => {
+  const log = await readFile(path.join(stateDir, 'pty', 'host.log'), 'utf8')
+  const last = log
+    .trim()
+    .split('\n')
+    .findLast((line) => line.includes('pty-host.ready'))
+  return (JSON.parse(last ?? '{}') as { pid: number }).pid
+}
+
+t.test(
+  'a daemon that is killed loses no output, ends no program, and its viewers go on',
+  async (t) => {
+    await using world = await ptyWorld({}, 'trial-of-survival')
+    const { daemon, lease } = world
+    const view = await world.open(
+      'i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo "line $i"; [ $((i % 40)) = 0 ] && sleep 0.05; done; read x; echo got $x; exit 7',
+      { hold: true },
+    )
+    const seen = world.watch(view)
+    await seen.until(/line 400\r/)
+    const { assisted } = await daemon.client.lease(lease)
+    t.notOk(assisted)
+    await daemon.kill()
+    await seen.until(() => seen.events.includes('lost'))
+    const offset = seen.attachment.offset
+    await daemon.start()
+    await seen.until(/line 4000\r/)
+    t.ok(seen.events.filter((event) => event === 'connected').length >= 2)
+    t.ok(seen.attachment.offset > offset)
+    t.strictSame(seen.gaps, [])
+    t.strictSame(seen.broken, [])
+    const lines = Array.from({ length: 4000 }, (_, line) => `line ${line + 1}\r\n`).join('')
+    t.equal(seen.text(), lines, 'every byte once, in order')
+    const second = watch(daemon, view, { mode: 'control', as: 'person' })
+    await second.attachment.write(Buffer.from('here\r'))
+    const end = await seen.ended
+    t.match(end, {
+      exit: { code: 7 },
+      cause: 'exited',
+      finalOffset: lines.length + 'here\r\ngot here\r\n'.length,
+    })
+    await until('it is told', async () => (await daemon.client.lease(lease)).assisted)
+    await daemon.kill()
+    await daemon.start()
+    t.ok((await daemon.client.lease(lease)).assisted, 'what a person did is not forgotten')
+    t.match(await daemon.client.ptys(lease), [
+      { pty: view.pty, state: 'ended', exit: { code: 7 }, personInput: true },
+    ])
+    const cast = parseCast(await textOf(await daemon.client.ptyRecording(lease, view.pty)))
+    const output = cast.events.flatMap(({ code, data }) => (code === 'o' ? [data] : [])).join('')
+    t.equal(output, `${lines}here\r\ngot here\r\n`, 'the recording has it all')
+    const events = []
+    for await (const { event } of daemon.client.events(lease)) events.push(event.type)
+    t.strictSame(
+      events.filter((type) => type.startsWith('exec')),
+      ['exec.start', 'exec.end'],
+    )
+  },
+)
+
+t.test(
+  'a host that is killed is told as lost: its programs end, the recording is mended, the next session works',
+  async (t) => {
+    await using world = await ptyWorld()
+    const { daemon, lease } = world
+    const view = await world.open('echo before; while :; do sleep 0.05; echo tick; done')
+    const seen = world.watch(view)
+    await seen.until(/tick/)
+    const pid = await hostOf(daemon.stateDir)
+    process.kill(pid, 'SIGKILL')
+    await t.rejects(seen.ended, { code: 'not_found' })
+    await until('it is lost', async () => (await daemon.client.ptys(lease))[0]?.state === 'lost')
+    t.match(await daemon.client.ptys(lease), [{ exit: 'unknown', cause: 'host_lost' }])
+    const cast = parseCast(await textOf(await daemon.client.ptyRecording(lease, view.pty)))
+    t.match(cast.events.at(-1), { code: 'm', data: /ended; what followed is not recorded/ })
+    const next = world.watch(await world.open('ps | grep -c "[t]ick"; exit 2', { hold: true }))
+    t.match(await next.ended, { exit: { code: 2 } })
+    t.match(next.text(), /^0/, 'nothing works on unseen')
+  },
+)
+
+t.test(
+  'a daemon that ends in order takes its host and all sessions along; one that never comes back leaves none for ever',
+  async (t) => {
+    const world = await ptyWorld()
+    const { daemon } = world
+    await world.open('sleep 1000')
+    const pid = await hostOf(daemon.stateDir)
+    t.ok(isLive(pid))
+    await world[Symbol.asyncDispose]()
+    await until('the host is gone', () => !isLive(pid))
+    const other = await ptyWorld()
+    await other.open('sleep 1000')
+    const orphan = await hostOf(other.daemon.stateDir)
+    await other.daemon.kill()
+    await other.daemon.start()
+    t.ok(isLive(orphan), 'the same host goes on')
+    t.equal(await hostOf(other.daemon.stateDir), orphan)
+    await other[Symbol.asyncDispose]()
+    await until('the host is gone', () => !isLive(orphan))
+  },
+)
