@@ -64,19 +64,20 @@ export interface SnapshotFacts {
   readonly approximate: boolean
 }
 
-const outputHeaderBytes = 9
+export const outputHeaderBytes = 9
 const snapshotHeaderBytes = 14
 const inputHeaderBytes = 5
 
-export function outputHeader(offset: number): Uint8Array {
-  const header = new Uint8Array(outputHeaderBytes)
-  header[0] = ptyFrame.output
-  viewOf(header).setBigUint64(1, BigInt(offset))
-  return header
+/** Into the first bytes of a message. */
+export function writeOutputHeader(message: Uint8Array, offset: number): void {
+  message[0] = ptyFrame.output
+  viewOf(message).setBigUint64(1, BigInt(offset))
 }
 
 export function encodeOutput(offset: number, bytes: Uint8Array): Uint8Array {
-  return joined(outputHeader(offset), bytes)
+  const header = new Uint8Array(outputHeaderBytes)
+  writeOutputHeader(header, offset)
+  return joined(header, bytes)
 }
 
 export function encodeSnapshot(facts: SnapshotFacts, bytes: Uint8Array): Uint8Array {

@@ -1,6 +1,6 @@
 /**
  * The last bytes that a session put out, by absolute offset. Bytes are copied into segments of its own, the first ones
- * small: a hundred quiet sessions cost next to nothing, and no chunk of the engine's is kept alive by a view of it.
+ * small: a hundred quiet sessions cost next to nothing. Segments go round: a flood takes no new memory.
  */
 export const ringBytes = 2 * 1024 * 1024
 const segmentBytes = 64 * 1024
@@ -14,6 +14,7 @@ interface Segment {
 export class ByteRing {
   readonly #limit: number
   #segments: Segment[] = []
+  #spare: Buffer | null = null
   /** Offset of the first byte of the first segment. */
   #start = 0
   #end = 0
@@ -44,7 +45,10 @@ export class ByteRing {
     }
   }
 
-  /** At most `limitBytes` from that offset on, without a copy where one segment holds them; empty at the end. */
+  /**
+   * At most `limitBytes` from that offset on; empty at the end. Without a copy where one segment holds them, and good
+   * until the next push.
+   */
   read(offset: number, limitBytes: number): Buffer {
     if (offset < this.#start || offset > this.#end)
       throw new RangeError(`offset ${offset} is not within ${this.#start}…${this.#end}`)
@@ -84,7 +88,9 @@ export class ByteRing {
       last === undefined && this.#end === 0
         ? firstSegmentBytes
         : Math.min(segmentBytes, (last?.bytes.length ?? segmentBytes) * 4, this.#limit)
-    const fresh = { bytes: Buffer.allocUnsafeSlow(size), used: 0 }
+    const spare = this.#spare?.length === size ? this.#spare : null
+    if (spare !== null) this.#spare = null
+    const fresh = { bytes: spare ?? Buffer.allocUnsafeSlow(size), used: 0 }
     this.#segments.push(fresh)
     return fresh
   }
@@ -98,6 +104,7 @@ export class ByteRing {
       this.#end - this.#start - first.used >= this.#limit
     ) {
       this.#segments.shift()
+      this.#spare = first.bytes
       this.#start += first.used
       first = this.#segments[0]
     }

@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import http from 'node:http'
+import module from 'node:module'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -37,6 +38,17 @@ export interface HostLinkOptions {
   /** The host ended, and not because it was asked to. */
   readonly onLost: () => void
   readonly log: Logger
+}
+
+/** Of the daemon's own, which may hold keys of providers, the host gets nothing that it doesn't need. */
+function hostEnvironment(): NodeJS.ProcessEnv {
+  const cache = module.getCompileCacheDir?.()
+  return {
+    PATH: process.env['PATH'],
+    MALLOC_ARENA_MAX: '2',
+    // The directory that was asked for; the one that is told has a name of its own below it.
+    ...(cache === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(cache) }),
+  }
 }
 
 class HostAnswerError extends ClosedbookError {}
@@ -114,7 +126,7 @@ export class HostLink implements AsyncDisposable {
         ...['--socket', this.socketPath, '--directory', directory],
         ...['--engine-socket', engineSocket, '--log-level', logLevel],
       ],
-      { detached: true, stdio: ['ignore', output, output], cwd: '/' },
+      { detached: true, stdio: ['ignore', output, output], cwd: '/', env: hostEnvironment() },
     )
     child.unref()
     closeSync(output)

@@ -12,12 +12,12 @@ import type { Size } from './resizer.ts'
 
 export const defaultLimitBytes = 64 * 1024 * 1024
 const flushMs = 500
-const flushBytes = 256 * 1024
+const flushBytes = 64 * 1024
 /** Output within such a time is one event. */
 const sameEventMs = 8
 const sameEventBytes = 64 * 1024
 /** More than this unwritten, and the program waits. */
-const backlogBytes = 4 * 1024 * 1024
+const backlogBytes = 1024 * 1024
 
 export interface RecordingOptions {
   readonly size: Size

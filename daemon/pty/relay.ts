@@ -1,7 +1,7 @@
 /**
  * Carries one viewer's WebSocket between its connection and the pty-host, byte by byte: the daemon has asked who it is and
  * said so in headers of its own, and takes no further part. What either side doesn't read waits in the kernel, not here:
- * one buffer goes round for each viewer, and a second one where its connection takes no more for the moment.
+ * a few buffers go round for each viewer.
  */
 import type { IncomingMessage } from 'node:http'
 import net from 'node:net'
@@ -26,15 +26,17 @@ export function relay(
   head: Buffer,
   target: RelayTarget,
 ): void {
-  let buffer = Buffer.allocUnsafeSlow(bufferBytes)
+  const free: Buffer[] = []
+  let buffer: Buffer = Buffer.allocUnsafeSlow(bufferBytes)
   const host = net.connect({
     path: target.socketPath,
     onread: {
       buffer: () => buffer,
       callback: (length, bytes) => {
-        const more = client.write(Buffer.from(bytes.buffer, bytes.byteOffset, length))
-        // Not written yet, so this buffer is the client's until it is.
-        if (client.writableLength > 0) buffer = Buffer.allocUnsafeSlow(bufferBytes)
+        const used = buffer
+        const part = Buffer.from(bytes.buffer, bytes.byteOffset, length)
+        const more = client.write(part, () => void free.push(used))
+        buffer = free.pop() ?? Buffer.allocUnsafeSlow(bufferBytes)
         if (!more) {
           host.pause()
           client.once('drain', () => host.resume())

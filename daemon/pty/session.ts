@@ -35,6 +35,8 @@ export interface SessionViewer extends Controller {
   sized(size: Size): void
   /** The session has ended: what is left is sent, then the exit. */
   finish(): void
+  /** The session is held no more. */
+  dismiss(): void
 }
 
 export interface SessionDeps {
@@ -182,8 +184,9 @@ export class Session {
     await this.ended
   }
 
-  /** Frees the screen; the session must have ended. */
+  /** Frees the screen; the session must have ended, and nobody looks on any more. */
   close(): void {
+    for (const viewer of this.viewers) viewer.dismiss()
     this.#resizer.close()
     this.#screen.close()
   }

@@ -9,11 +9,12 @@ import {
   encodeInputAck,
   encodeSnapshot,
   maxMessageBytes,
-  outputHeader,
+  outputHeaderBytes,
   ptyClose,
+  writeOutputHeader,
 } from '../protocol/pty-frames.ts'
 import { clientControlSchema, type ClientControl, type ServerControl } from '../protocol/pty.ts'
-import { delayMs, inputLimitBytes, losslessPatienceMs, nextStep } from './flow.ts'
+import { delayMs, inputLimitBytes, losslessPatienceMs, nextStep, pieceBytes } from './flow.ts'
 import type { Size } from './resizer.ts'
 import type { Session, SessionViewer } from './session.ts'
 
@@ -42,6 +43,8 @@ export class Viewer implements SessionViewer {
   #acked = 0
   #ackedAt = performance.now()
   #lost = false
+  /** Memory for messages, that goes round: as much as is under way to the socket at once. */
+  readonly #frames: Buffer[] = []
   #lossless = false
   #snapshotting = false
   #lastSendAt = 0
@@ -96,6 +99,10 @@ export class Viewer implements SessionViewer {
   /** The session has ended: what is left is sent, then the exit. */
   finish(): void {
     if (this.#hello !== null) this.#pump()
+  }
+
+  dismiss(): void {
+    this.close(ptyClose.noSession, 'the session has ended long ago')
   }
 
   granted(): void {
@@ -154,9 +161,14 @@ export class Viewer implements SessionViewer {
     const offset = this.#sent
     this.#sent += bytes.length
     this.#lastSendAt = performance.now()
-    // One message in two frames: the bytes go from the ring to the socket without a copy.
-    this.#socket.send(outputHeader(offset), { binary: true, fin: false })
-    this.#socket.send(bytes, { binary: true, fin: true }, () => this.#written())
+    const frame = this.#frames.pop() ?? Buffer.allocUnsafeSlow(outputHeaderBytes + pieceBytes)
+    const message = frame.subarray(0, outputHeaderBytes + bytes.length)
+    writeOutputHeader(message, offset)
+    bytes.copy(message, outputHeaderBytes)
+    this.#socket.send(message, () => {
+      this.#frames.push(frame)
+      this.#written()
+    })
   }
 
   #written(): void {

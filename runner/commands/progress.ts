@@ -161,7 +161,9 @@ export class Progress implements JobWatcher, Disposable {
     })
     if (estimate === null || this.#left.size === 0) return ''
     const money = estimate.costUsd > 0 ? ` and ${dollars(estimate.costUsd)}` : ''
-    return `, about ${durationText(estimate.timeMs)}${money} to go`
+    // what runs may take longer than those before
+    const time = estimate.timeMs < 1_000 ? 'a moment' : durationText(estimate.timeMs)
+    return `, about ${time}${money} to go`
   }
 
   #draw(): void {

@@ -143,7 +143,21 @@ async function echo({ open, daemon, lease, socketPath }: World, report: Report):
   })
 }
 
-async function stalled({ open, daemon }: World, report: Report): Promise<void> {
+/** What a process takes once for its first flood (compiled code, its heap's size) is no growth by a viewer. */
+async function warmUp({ open, daemon }: World): Promise<void> {
+  const view = await open(`yes ${'y'.repeat(118)} | head -c ${150 * MB}`)
+  await watch(daemon, view, { onOutput: () => undefined }).ended
+}
+
+async function stalled(world: World, report: Report): Promise<void> {
+  const { open, daemon } = world
+  const cold = await memoryOf(daemon)
+  await warmUp(world)
+  const warm = await memoryOf(daemon)
+  report.figure(
+    'a first flood of 150 MB without a stalled viewer',
+    `daemon +${short(warm.daemon - cold.daemon)} MB, host at ${short(warm.host)} MB`,
+  )
   const bytes = option('stalled', 1000) * MB
   const view = await open(`yes ${'y'.repeat(118)} | head -c ${bytes}; echo; echo the end`)
   const gate = Promise.withResolvers<void>()
@@ -179,7 +193,9 @@ async function stalled({ open, daemon }: World, report: Report): Promise<void> {
   })
 }
 
-async function viewers({ open, daemon }: World, report: Report): Promise<void> {
+async function viewers(world: World, report: Report): Promise<void> {
+  const { open, daemon } = world
+  await warmUp(world)
   const seconds = option('yes', 60)
   const view = await open('exec yes')
   const gate = Promise.withResolvers<void>()
