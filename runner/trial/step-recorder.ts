@@ -1,6 +1,7 @@
 /** Follows the event streams of an execution's leases, folds them into steps, and writes each step as it completes. */
 import { appendFile, writeFile } from 'node:fs/promises'
 import { RemoteError } from '../../daemon/protocol/errors.ts'
+import type { PtyView } from '../../daemon/protocol/pty.ts'
 import { worksInside } from '../harness/harness.ts'
 import type { Trajectory } from '../harness/trajectory.ts'
 import { StepLog, stepLine, type Step } from '../step-log.ts'
@@ -21,6 +22,7 @@ export class StepRecorder implements AsyncDisposable {
   readonly #onGone: () => void
   readonly #next = new Map<string, number>()
   #writing: Promise<void> = Promise.resolve()
+  #terminal: Pick<PtyView, 'lease' | 'pty'> | null = null
 
   private constructor(context: ExecutionContext, leases: string[], onGone: () => void) {
     this.#context = context
@@ -59,6 +61,7 @@ export class StepRecorder implements AsyncDisposable {
         })) {
           this.#next.set(lease, seq + 1)
           this.#take(this.#log.add({ time, event }))
+          if (event.type === 'model.call' && event.status < 300) void this.#mark(event.commands)
           if (event.type === 'state' && event.state === 'closing') this.#onGone()
         }
         await delay(findAgainMs, signal)
@@ -67,6 +70,22 @@ export class StepRecorder implements AsyncDisposable {
         if (!(error instanceof RemoteError)) throw error
         await delay(findAgainMs, signal).catch(() => {})
       }
+  }
+
+  /** A mark where a step begins, in the recording of the harness's terminal; for people, so it may fail. */
+  async #mark(commands: readonly string[]): Promise<void> {
+    const { client } = this.#context
+    const label = `step ${this.#log.steps.length}: ${firstLine(commands[0] ?? 'no command')}`
+    try {
+      if (this.#terminal === null) {
+        const found = await Promise.all(this.#leases.map((lease) => client.ptys(lease)))
+        this.#terminal = found.flat().find(({ role }) => role === 'harness') ?? null
+      }
+      if (this.#terminal !== null)
+        await client.markPty(this.#terminal.lease, this.#terminal.pty, label)
+    } catch {
+      // See above.
+    }
   }
 
   #take(steps: readonly Step[]): void {
@@ -115,3 +134,5 @@ export class StepRecorder implements AsyncDisposable {
     await this.#writing.catch(() => {})
   }
 }
+
+const firstLine = (text: string): string => (text.trim().split('\n')[0] ?? '').slice(0, 120)

@@ -47,6 +47,7 @@ t.test('it solves the task; calls, tokens, steps, recording and denials are ours
   const cast = await readFile(path.join(directory, 'terminal.cast'), 'utf8')
   t.match(cast.split('\n')[0], /"version": ?2/)
   t.match(cast, /model: first, a look/)
+  t.match(cast, /"m",\s*"step 1: ls; getent/, 'a step is marked where it begins')
   t.match(cast, /"m",\s*"blocked nowhere\.example:53/, 'a refused attempt is marked in it')
   t.match(await readFile(path.join(directory, 'trajectory.json'), 'utf8'), 'first, a look')
   t.match(await leftOpen(daemon), [], 'nothing is left of it')

@@ -80,10 +80,14 @@ const bad: readonly (readonly [string, string, RegExp])[] = [
   [
     'an unknown harness',
     'harness: codex',
-    /c\.yaml: harness "codex" is unknown; use mini-swe-agent, noop, oracle or script:FILE/,
+    /c\.yaml: harness "codex" is unknown; use mini-swe-agent, .*noop, oracle, script:FILE or command:FILE/,
   ],
   ['a script without a file', 'harness: "script:"', /names no file; use .*script:FILE/],
-  ['a harness of later', 'harness: "command:x"', /is not supported by this version; use/],
+  [
+    'a harness of a file without a model',
+    'harness: "command:x"',
+    /model: missing; harness .* needs one/,
+  ],
   [
     'a script that is not there',
     'harness: "script:none.sh"',
