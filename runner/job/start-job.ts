@@ -66,6 +66,8 @@ export interface StartedJob {
 export async function startJob(request: JobRequest, host: JobHost): Promise<StartedJob> {
   const { sources, runs } = request
   const named = await readNamed(sources, runs)
+  // Without a daemon no store is made either.
+  await host.client.health({ signal: host.signal })
   // It takes a moment, and so do the images. Whoever is first to fail is told of.
   await using opening = new Opening(host)
   const loaded = await findImages(named, sources, host, opening.elsewhere)

@@ -4,7 +4,7 @@
  */
 import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { access, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { access, mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -224,6 +224,8 @@ async function importBase(engine: DockerEngine): Promise<string> {
   const applets = stdout.split('\n').filter((applet) => applet !== '' && applet !== 'busybox')
   const digest = createHash('sha256').update(busybox).update('2').digest('hex')
   const tag = `closedbook-test/busybox:${digest.slice(0, 16)}`
+  // Two at a time would leave the first without a tag, and the engine deletes such an image with its last child.
+  await using _lock = await lock(join(tmpdir(), `${tag.replaceAll(/\W/g, '-')}.lock`))
   const found = await engine.inspectImage(tag).catch(() => null)
   if (found !== null) return found.id
   const tar = pack()
@@ -244,4 +246,18 @@ async function importBase(engine: DockerEngine): Promise<string> {
   tar.finalize()
   const image = await engine.importImage(Readable.from(tar as AsyncIterable<Buffer>), { tag })
   return image.id
+}
+
+/** Held by one process at a time; a dead one's is taken over. */
+async function lock(directory: string): Promise<AsyncDisposable> {
+  const staleMs = 60_000
+  for (;;)
+    try {
+      await mkdir(directory)
+      return { [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }) }
+    } catch {
+      const { mtimeMs } = await stat(directory).catch(() => ({ mtimeMs: Date.now() }))
+      if (Date.now() - mtimeMs > staleMs) await rm(directory, { recursive: true, force: true })
+      else await delay(50)
+    }
 }

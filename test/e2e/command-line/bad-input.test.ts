@@ -128,9 +128,9 @@ const rows: readonly (readonly [what: string, args: string[], code: number, said
   ],
   [
     'fewer recordings than runs',
-    ['run', '--task', sample, '--config', replay, '--runs', '3'],
+    ['run', '--task', sample, '--config', replay, '--runs', '4'],
     78,
-    /no recording for run 3 of .*Ask for fewer runs/,
+    /no recording for run 4 of .*Ask for fewer runs/,
   ],
   ['a harness that is none', ['run', '--task', unbuilt, '--harness', 'magic'], 78, /magic/],
   [
