@@ -33,7 +33,8 @@ export const listenerPorts: readonly number[] = [ports.dns, ports.http, ports.tl
 /**
  * Seconds that the kernel remembers a flow whose end it has seen or that may have none. Its table of flows is bounded
  * for the whole namespace, and where it is full packets are dropped before they are counted. So what stays on loopback
- * is not followed at all (a sandbox may open flows there by the 100,000), and of the rest nothing is remembered long.
+ * is not followed at all (a sandbox may open flows there by the 100,000), but for DNS and errors, whose addresses are
+ * translated back, and of the rest nothing is remembered long.
  */
 export const flowTimeouts: Readonly<Record<string, number>> = {
   nf_conntrack_udp_timeout: 2,
@@ -85,6 +86,7 @@ table ip closedbook {
     type filter hook output priority -300; policy accept;
     ${inside} udp sport ${ports.dns} accept
     ${inside} udp dport ${ports.dns} accept
+    ${inside} ip protocol icmp accept
     ${inside} notrack
   }
   chain unanswered {

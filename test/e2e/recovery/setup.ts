@@ -119,5 +119,17 @@ export async function nothingLeft(
   t.strictSame(await containersOf(daemon, engine), [], 'no container is left')
   t.strictSame(await openLeases(daemon.stateDir), [], 'no lease is left')
   t.strictSame(await daemon.client.leases(), [], 'the daemon has none either')
-  await until('no helper is left', async () => (await descendantsOf([daemon.pid])).length === 0)
+  await until('no helper is left', async () => {
+    const helpers = await descendantsOf([daemon.pid])
+    return helpers.every(({ pid }) => isPtyHost(pid))
+  })
+}
+
+/** It stays while its daemon does, for the next session. */
+function isPtyHost(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('pty-host')
+  } catch {
+    return true // it has ended meanwhile
+  }
 }
