@@ -61,7 +61,12 @@ export class Daemon implements AsyncDisposable {
     const gate = await openGate(config.stateDir, log, undo)
     const router = new Router(log, gate)
     const server = router.createServer()
-    undo.defer(() => closeServer(server))
+    const sockets = new Set<net.Socket>()
+    server.on('connection', (one: net.Socket) => {
+      sockets.add(one)
+      one.once('close', () => sockets.delete(one))
+    })
+    undo.defer(() => closeServer(server, sockets))
     await claimSocket(socket)
     const tools = await findTools(config.stateDir)
     const engine = undo.use(await connect(engineSocketOf(config)))
@@ -270,8 +275,10 @@ async function listen(server: http.Server, socket: string): Promise<void> {
   await chmod(socket, 0o600)
 }
 
-async function closeServer(server: http.Server): Promise<void> {
+/** Upgraded connections are no longer the HTTP server's to close, and it would wait for them. */
+async function closeServer(server: http.Server, sockets: ReadonlySet<net.Socket>): Promise<void> {
   server.closeAllConnections()
+  for (const socket of sockets) socket.destroy()
   await new Promise<void>((resolve) => server.close(() => resolve()))
 }
 

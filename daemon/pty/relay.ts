@@ -18,6 +18,8 @@ export interface RelayTarget {
 }
 
 const bufferBytes = 64 * 1024
+/** For a client to take the last bytes. */
+const lingerMs = 5_000
 
 /** Of the client's headers only those of the handshake pass; tickets among its protocols don't. */
 export function relay(
@@ -57,7 +59,13 @@ export function relay(
     if (head.length > 0) host.write(head)
     client.pipe(host)
   })
-  host.once('close', () => client.end())
+  host.once('close', () => {
+    // What it still sends is for nobody, and it can't end before it has sent it.
+    client.unpipe(host)
+    client.resume()
+    client.end()
+    setTimeout(() => client.destroy(), lingerMs).unref()
+  })
   client.on('error', () => host.destroy())
   client.once('close', () => host.destroy())
 }
