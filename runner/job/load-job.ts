@@ -111,7 +111,10 @@ export async function findImages(
 export const usesHarnessImage = ({ harness }: Pick<Configuration, 'harness'>): boolean =>
   harness.kind === 'mini-swe-agent'
 
-const harnessDigestOf = (configuration: Configuration, harnessImage: string | null): string =>
+export const harnessDigestOf = (
+  configuration: Configuration,
+  harnessImage: string | null,
+): string =>
   usesHarnessImage(configuration) && harnessImage !== null
     ? harnessImage
     : plainHarnessDigest(configuration, packageVersion)

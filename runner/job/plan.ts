@@ -3,13 +3,14 @@
  * denominator is fixed here. Trial ids are opaque (a container's name tells nothing) and follow from job, task,
  * configuration and run, so that the same plan always names the same trials.
  */
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { priceSchema } from '../../daemon/protocol/lease.ts'
 import { RunnerError, messageOf, systemCode } from '../errors.ts'
 import { harnessText } from '../harness/harness.ts'
 import { writeJsonAtomic } from '../json-file.ts'
+import { opaque, opaqueOf } from '../opaque.ts'
 import type { Task } from '../task/task.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { canonicalJson, settingsOf, type Configuration } from './configuration.ts'
@@ -102,23 +103,17 @@ export interface PlanInput {
   readonly job?: string
 }
 
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-
-/** Lower-case letters and digits from a hash: 5 bits a character. */
-const opaque = (bytes: Uint8Array, length: number): string =>
-  Array.from(bytes.subarray(0, length), (byte) => letters[byte % 32]).join('')
-
 /** Sorts by time of creation: `j` + UTC seconds + four random characters. */
 export function newJobId(now: Date): string {
   const stamp = now.toISOString().replace(/[-:]/g, '').replace('T', '-').slice(0, 15)
-  return `j${stamp}-${opaque(randomBytes(4), 4)}`
+  return `j${stamp}-${opaque(4)}`
 }
 
 export function trialId(job: string, task: string, configuration: string, run: number): string {
   const hash = createHash('sha256')
     .update(JSON.stringify([job, task, configuration, run]))
     .digest()
-  return `t${opaque(hash, 15)}`
+  return `t${opaqueOf(hash, 15)}`
 }
 
 export const policyDigestOf = (policy: unknown): string =>

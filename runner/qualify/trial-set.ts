@@ -3,26 +3,20 @@
  * execution (lease, proof, freeze, collect, verify, record), run again after a fault of infrastructure as a job's are.
  * There is no ledger: a set that is interrupted is started again. Evidence is laid out as a job's.
  */
-import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { packageVersion } from '../../daemon/protocol/version.ts'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { Configuration } from '../job/configuration.ts'
+import { harnessDigestOf } from '../job/load-job.ts'
 import { executionDir, planFile } from '../job/layout.ts'
-import {
-  makePlan,
-  newJobId,
-  plainHarnessDigest,
-  writePlan,
-  type Plan,
-  type PlannedTrial,
-} from '../job/plan.ts'
+import { makePlan, newJobId, writePlan, type Plan, type PlannedTrial } from '../job/plan.ts'
 import type { JobWatcher } from '../job/watcher.ts'
 import type { ExecutionState } from '../job/trial-state.ts'
 import { makeDirectory } from '../json-file.ts'
+import { opaque } from '../opaque.ts'
 import type { TrialResult } from '../result.ts'
 import type { Task } from '../task/task.ts'
-import type { LeaseIds } from '../trial/context.ts'
+import { newLeaseIds } from '../trial/context.ts'
 import { PristineCache } from '../trial/pristine-cache.ts'
 import { recordTrial } from '../trial/record.ts'
 import { executeTrial, type Measured } from '../trial/trial.ts'
@@ -76,10 +70,7 @@ export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<Ra
     tasks: [{ task: set.task, image: set.image, verifierImage: set.verifierImage }],
     configurations: set.configurations.map((configuration) => ({
       configuration,
-      harnessDigest:
-        configuration.harness.kind === 'mini-swe-agent' && set.harnessImage !== null
-          ? set.harnessImage
-          : plainHarnessDigest(configuration, packageVersion),
+      harnessDigest: harnessDigestOf(configuration, set.harnessImage),
     })),
     runs: set.runs,
     closedbookVersion: packageVersion,
@@ -162,7 +153,7 @@ class RunningSet {
       signal,
       planned,
       execution,
-      leases: leaseIds(),
+      leases: newLeaseIds(),
       directory,
       pristine: this.#pristine,
       queueMs: 0,
@@ -178,12 +169,3 @@ const stateOf = (execution: string, measured: Measured): ExecutionState => ({
   blame: measured.blame,
   reason: measured.reason,
 })
-
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-const opaque = (length: number): string =>
-  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')
-
-function leaseIds(): LeaseIds {
-  const id = (): string => `l${opaque(15)}`
-  return { task: id(), harness: id(), pristine: id(), functional: id(), regression: id() }
-}

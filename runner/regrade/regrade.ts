@@ -3,7 +3,6 @@
  * the same path as a trial's own verification. No agent runs, no model is asked, and nothing of the source is written.
  * What was not the tests' doing stays: a trial without any work keeps its verdict, an assisted one is never scored.
  */
-import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import { ClosedbookError } from '../../daemon/protocol/errors.ts'
@@ -12,10 +11,11 @@ import { resolveConfiguration, type Configuration } from '../job/configuration.t
 import { executionDir, resultFile } from '../job/layout.ts'
 import { trialId, type Plan, type PlannedTrial } from '../job/plan.ts'
 import { writeJsonAtomic } from '../json-file.ts'
+import { opaque } from '../opaque.ts'
 import { regradeFile } from '../report/records.ts'
 import { suiteNotRun, writeResult, type Execution, type TrialResult } from '../result.ts'
 import { ruleFault } from '../trial/blame.ts'
-import { PhaseClock, type ExecutionContext } from '../trial/context.ts'
+import { newLeaseIds, PhaseClock, type ExecutionContext } from '../trial/context.ts'
 import { Evidence, evidenceNames } from '../trial/evidence.ts'
 import { PristineCache } from '../trial/pristine-cache.ts'
 import { PristineSandbox, verify } from '../trial/verify-phase.ts'
@@ -232,13 +232,7 @@ async function grade(
     task,
     configuration: await passingConfiguration(plan, after.configuration),
     images: { task: current.image, harness: null, verifier: current.verifierImage },
-    leases: {
-      task: leaseId(),
-      harness: leaseId(),
-      pristine: leaseId(),
-      functional: leaseId(),
-      regression: leaseId(),
-    },
+    leases: newLeaseIds(),
     evidence: await Evidence.open(executionDir(directory, after.trial, run.execution)),
     remarks: [],
     pristine: run.pristine,
@@ -288,8 +282,3 @@ function notGraded(
     tests: [],
   }
 }
-
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-const opaque = (length: number): string =>
-  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')
-const leaseId = (): string => `l${opaque(15)}`

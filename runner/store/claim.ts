@@ -3,9 +3,9 @@
  * strictly: trials of a job and of a configuration at a time, slots of a model endpoint over all jobs, and a job's
  * spending cap with what running trials are expected to cost. Entry, execution and slot are taken in one transaction.
  */
-import { randomBytes } from 'node:crypto'
 import type { ExecutionState } from '../job/trial-state.ts'
 import { maxExecutions } from '../job/trial-state.ts'
+import { opaque } from '../opaque.ts'
 import type { Sql } from './database.ts'
 import { addEvent } from './events.ts'
 import { lockClaims, type PlanState } from './plans.ts'
@@ -238,7 +238,3 @@ async function begin(
   const executions = await executionsOf(sql, trial)
   return { kind: 'claimed', claim: { ...common, execution, leases, executions } }
 }
-
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-const opaque = (length: number): string =>
-  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')

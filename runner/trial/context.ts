@@ -1,6 +1,7 @@
 /** What every phase of one execution is given: one object carries the trial, its evidence, progress and the signal. */
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { Configuration } from '../job/configuration.ts'
+import { newLeaseId } from '../opaque.ts'
 import type { Phase } from '../result.ts'
 import type { Step } from '../step-log.ts'
 import type { Task } from '../task/task.ts'
@@ -15,6 +16,14 @@ export interface LeaseIds {
   readonly functional: string
   readonly regression: string
 }
+
+export const newLeaseIds = (): LeaseIds => ({
+  task: newLeaseId(),
+  harness: newLeaseId(),
+  pristine: newLeaseId(),
+  functional: newLeaseId(),
+  regression: newLeaseId(),
+})
 
 export interface Watcher {
   phase(phase: Phase): void

@@ -3,7 +3,6 @@
  * store before its first lease is opened, and its end is kept on disk before the store is told: a database that is gone
  * stops claims and nothing else.
  */
-import { randomBytes } from 'node:crypto'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import { executionDir } from '../job/layout.ts'
 import type { PlannedTrial } from '../job/plan.ts'
@@ -19,7 +18,7 @@ import {
 import { hardwareClasses, type HardwareClass } from '../store/queue.ts'
 import { settle, settleSpent, type End } from '../store/settle.ts'
 import type { Store } from '../store/store.ts'
-import type { LeaseIds } from '../trial/context.ts'
+import { newLeaseIds, type LeaseIds } from '../trial/context.ts'
 import { PristineCache } from '../trial/pristine-cache.ts'
 import { trialResult } from '../trial/record.ts'
 import { executeTrial, nothingMeasured, taskOf, type Measured } from '../trial/trial.ts'
@@ -299,15 +298,6 @@ class Worker {
       })
     this.#poked = false
   }
-}
-
-const letters = 'abcdefghijkmnpqrstuvwxyz23456789'
-const opaque = (length: number): string =>
-  Array.from(randomBytes(length), (byte) => letters[byte % 32]).join('')
-
-function newLeaseIds(): LeaseIds {
-  const id = (): string => `l${opaque(15)}`
-  return { task: id(), harness: id(), pristine: id(), functional: id(), regression: id() }
 }
 
 /** In the order of `newLeaseIds`. */
