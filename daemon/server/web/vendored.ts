@@ -22,7 +22,6 @@ const d3 = [
 /** Where a module that is imported by name is served. */
 export const modulePaths: ReadonlyMap<string, string> = new Map([
   ['@xterm/xterm', '/vendor/xterm.mjs'],
-  ['@xterm/addon-fit', '/vendor/addon-fit.mjs'],
   ['highlight.js/lib/core', '/vendor/highlight.mjs'],
   ...d3.map((name) => [name, `/vendor/${name}.mjs`] as const),
 ])
@@ -36,7 +35,6 @@ export interface VendoredFile {
 export const vendored: readonly VendoredFile[] = [
   script('/vendor/xterm.mjs', '@xterm/xterm', 'lib/xterm.mjs'),
   { ...script('/vendor/xterm.css', '@xterm/xterm', 'css/xterm.css'), type: 'text/css' },
-  script('/vendor/addon-fit.mjs', '@xterm/addon-fit', 'lib/addon-fit.mjs'),
   { path: '/vendor/highlight.mjs', type: 'text/javascript', read: highlight },
   ...d3.map((name) => script(`/vendor/${name}.mjs`, name, `dist/${name}.min.mjs`)),
 ]
