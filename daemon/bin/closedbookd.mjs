@@ -4,9 +4,16 @@ import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import module from 'node:module'
 import { fileURLToPath } from 'node:url'
+import { nodeFlags } from './node-flags.mjs'
 
 const main = fileURLToPath(new URL('../main.ts', import.meta.url))
 if (Number(process.versions.node.split('.')[0]) >= 24) {
+  const flags = nodeFlags().filter((flag) => !process.execArgv.includes(flag))
+  // The same process goes on, with its pid and its streams. A channel to a parent wouldn't outlive it.
+  if (flags.length > 0 && process.send === undefined) {
+    const argv = [...flags, '--no-warnings', ...process.execArgv, ...process.argv.slice(1)]
+    process.execve(process.execPath, [process.execPath, ...argv], process.env)
+  }
   // Halves the start: types are stripped and modules compiled once. Not in /tmp, where others could have put it.
   module.enableCompileCache?.(
     fileURLToPath(new URL('../../node_modules/.cache/closedbook', import.meta.url)),
@@ -22,7 +29,7 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
   }
   const child = spawn(
     node,
-    ['--no-warnings', fileURLToPath(import.meta.url), ...process.argv.slice(2)],
+    [...nodeFlags(), '--no-warnings', fileURLToPath(import.meta.url), ...process.argv.slice(2)],
     { stdio: 'inherit' },
   )
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))

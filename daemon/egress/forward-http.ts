@@ -5,7 +5,6 @@
  * and wrong in a forward proxy, and an environment variable makes it go out by `fetch`, past our dialing.
  */
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http'
-import { pipeline } from 'node:stream/promises'
 import type { Socket } from 'node:net'
 import type { Reason } from '../../policy/decision.ts'
 import type { ByteMeter } from './byte-meter.ts'
@@ -54,7 +53,7 @@ export async function forwardHttp(
     )
     // Headers of a stream that is slow to start must not wait for its first byte.
     response.flushHeaders()
-    await pipeline(answer, response)
+    await pour(answer, response)
   } catch {
     const idle = cause === 'idle' || cause === 'lifetime reached'
     if (cause === 'ended') cause = 'upstream failed'
@@ -67,6 +66,23 @@ export async function forwardHttp(
     upstream.destroy()
   }
   return { bytesUp: upstream.bytesWritten, bytesDown: upstream.bytesRead, detail: cause }
+}
+
+/**
+ * Resolves when all of the answer has been taken, rejects when either side ends early. Not `stream.pipeline`: what that
+ * makes for each call outlives it by several collections, and the pauses were most of the proxy's latency at p99.
+ */
+function pour(answer: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  answer.once('error', reject)
+  answer.once('close', () => {
+    if (!answer.readableEnded) reject(new Error('the answer ended early'))
+  })
+  response.once('error', reject)
+  response.once('close', () => reject(new Error('the client is gone')))
+  response.once('finish', resolve)
+  answer.pipe(response)
+  return promise
 }
 
 /** Sends the request on; resolves with the head of the answer. */

@@ -7,6 +7,7 @@ import type { OnReadOpts, Socket } from 'node:net'
 import { decide } from '../../policy/decide.ts'
 import type { Reason } from '../../policy/decision.ts'
 import type { Policy } from '../../policy/policy.ts'
+import { Deadline } from './deadline.ts'
 import type { EgressLimits } from './limits.ts'
 
 export type Resolve = (
@@ -60,8 +61,8 @@ export class Route {
     const { signal } = options
     let found: readonly string[]
     try {
-      const limited = AbortSignal.any([signal, AbortSignal.timeout(limits.resolveTimeoutMs)])
-      found = await abortable(resolve(host, { signal: limited }), limited)
+      using limited = new Deadline(signal, limits.resolveTimeoutMs)
+      found = await abortable(resolve(host, { signal: limited.signal }), limited.signal)
     } catch (error) {
       return { ok: false, action: 'allow', reason: 'dns_failed', detail: describe(error) }
     }
@@ -80,22 +81,21 @@ export class Route {
     addresses: readonly string[],
     options: DialOptions,
   ): Promise<Opened> {
-    const timeout = AbortSignal.timeout(this.#options.limits.dialTimeoutMs)
-    const limited = AbortSignal.any([options.signal, timeout])
+    using limited = new Deadline(options.signal, this.#options.limits.dialTimeoutMs)
     let detail = ''
     for (const address of addresses) {
       try {
         const socket = await this.#options.dial(
           { ...target, address },
-          { ...options, signal: limited },
+          { ...options, signal: limited.signal },
         )
         return { ok: true, socket, address }
       } catch (error) {
         detail = `dial ${address}: ${describe(error)}`
-        if (limited.aborted) break
+        if (limited.signal.aborted) break
       }
     }
-    const reason = timeout.aborted ? 'upstream_timeout' : 'upstream_bad'
+    const reason = limited.passed ? 'upstream_timeout' : 'upstream_bad'
     return { ok: false, action: 'allow', reason, detail }
   }
 }

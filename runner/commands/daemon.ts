@@ -7,7 +7,7 @@ import { ensureTools } from '../../images/tools.ts'
 import type { GlobalOptions } from './context.ts'
 import { loadRunnerConfig } from '../config.ts'
 
-const main = fileURLToPath(new URL('../../daemon/main.ts', import.meta.url))
+const daemonProgram = fileURLToPath(new URL('../../daemon/bin/closedbookd.mjs', import.meta.url))
 
 export function addDaemon(program: Command): void {
   program
@@ -32,7 +32,7 @@ export function addDaemon(program: Command): void {
           '--engine-socket': options.engineSocket,
           '--log-level': options.logLevel,
         }).flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]))
-        const child = spawn(process.execPath, ['--no-warnings', main, ...flags], {
+        const child = spawn(process.execPath, ['--no-warnings', daemonProgram, ...flags], {
           stdio: 'inherit',
           env: { ...process.env, CLOSEDBOOK_SOCKET: settings.socket },
         })

@@ -22,7 +22,7 @@ import {
 } from './private-engine.ts'
 import { isAlive, processRecordSchema, recordOf, stopProcess } from './process-record.ts'
 
-const daemonMain = fileURLToPath(new URL('../../daemon/main.ts', import.meta.url))
+const daemonProgram = fileURLToPath(new URL('../../daemon/bin/closedbookd.mjs', import.meta.url))
 const daemonStartMs = 30_000
 const daemonGraceMs = 60_000
 
@@ -70,7 +70,7 @@ export async function up({ config, say, daemonConfig }: UpOptions): Promise<Serv
     process.execPath,
     [
       '--no-warnings',
-      daemonMain,
+      daemonProgram,
       ...['--state-dir', config.stateDir, '--engine-socket', socket],
       ...(daemonConfig === undefined ? [] : ['--config', path.resolve(daemonConfig)]),
     ],

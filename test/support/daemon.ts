@@ -8,6 +8,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { nodeFlags } from '../../daemon/bin/node-flags.mjs'
 import { DaemonClient } from '../../daemon/protocol/client.ts'
 import { ensureTools } from '../../images/tools.ts'
 import { stopCluster } from '../../runner/store/cluster.ts'
@@ -82,6 +83,7 @@ export class TestDaemon implements AsyncDisposable {
       program,
       [
         ...before,
+        ...nodeFlags(),
         '--no-warnings',
         path.join(root, 'daemon', 'bin', 'closedbookd.mjs'),
         ...['--config', file, '--state-dir', this.stateDir],
