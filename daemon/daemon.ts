@@ -3,8 +3,7 @@
  * with what the last daemon left, then serves the lease API. Fail closed: what can't be enforced here isn't served.
  */
 import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { chmod, mkdir, readFile, rm, statfs } from 'node:fs/promises'
+import { chmod, readFile, rm, statfs } from 'node:fs/promises'
 import type http from 'node:http'
 import net from 'node:net'
 import os from 'node:os'
@@ -31,6 +30,7 @@ import { openFront, openGate } from './server/front.ts'
 import { addPtyRoutes } from './server/pty-routes.ts'
 import { Router } from './server/router.ts'
 import { findTools } from './tools.ts'
+import { makeDirectory } from './protocol/make-directory.ts'
 import { packageVersion } from './protocol/version.ts'
 
 const unusedBundleMs = 6 * 3_600_000
@@ -192,8 +192,8 @@ async function makeDirectories(
     nodes: path.join(stateDir, 'nodes'),
   }
   try {
-    await makeDirectory(stateDir)
-    for (const directory of Object.values(directories)) await makeDirectory(directory)
+    await makeDirectory(stateDir, 0o711)
+    for (const directory of Object.values(directories)) await makeDirectory(directory, 0o711)
   } catch (error) {
     throw new HostError(
       'config_invalid',
@@ -203,15 +203,6 @@ async function makeDirectories(
     )
   }
   return directories
-}
-
-/** Part by part: the recursive one of Node never ends where the file system knows no such directory (/proc). */
-async function makeDirectory(directory: string): Promise<void> {
-  const parts = path.resolve(directory).split(path.sep)
-  for (let length = 2; length <= parts.length; length += 1) {
-    const part = parts.slice(0, length).join(path.sep)
-    if (!existsSync(part)) await mkdir(part, { mode: 0o711 })
-  }
 }
 
 /** One daemon for a socket: a live one is named, what a dead one left is removed. */

@@ -3,9 +3,9 @@
  * flushed, so that neither a crash nor a full disk leaves half a file under the final name.
  */
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { mkdir, open, rename, rm } from 'node:fs/promises'
-import { basename, dirname, join, resolve, sep } from 'node:path'
+import { open, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { makeDirectory as makeEach } from '../daemon/protocol/make-directory.ts'
 import { RunnerError, messageOf, systemCode } from './errors.ts'
 
 export async function writeFileAtomic(path: string, content: string | Uint8Array): Promise<void> {
@@ -27,18 +27,9 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
 export const writeJsonAtomic = (path: string, value: unknown): Promise<void> =>
   writeFileAtomic(path, `${JSON.stringify(value, null, 2)}\n`)
 
-/** Part by part: the recursive one of Node never ends where the file system knows no such directory (/proc). */
 export async function makeDirectory(path: string, mode = 0o755): Promise<void> {
-  const parts = resolve(path).split(sep)
   try {
-    for (let length = 2; length <= parts.length; length += 1) {
-      const part = parts.slice(0, length).join(sep)
-      if (existsSync(part)) continue
-      await mkdir(part, { mode }).catch((error: unknown) => {
-        // another may have made it meanwhile
-        if (systemCode(error) !== 'EEXIST') throw error
-      })
-    }
+    await makeEach(path, mode)
   } catch (error) {
     throw writeError(path, error)
   }

@@ -46,7 +46,7 @@ export function unsupportedFeatures(
   const found: Refusal[] = []
   const source = texts.get('task.toml') ?? ''
   const refuse = (key: string, message: string) =>
-    found.push({ file: 'task.toml', line: lineOfKey(source, key), key, message })
+    found.push({ file: 'task.toml', line: lineOfKey(source, key.split('.')) ?? 1, key, message })
   const refuseFile = (file: string, line: number, key: string, message: string) =>
     found.push({ file, line, key, message })
   const has = (path: string) => entries.some((entry) => entry.path === path)
@@ -91,9 +91,9 @@ export function unsupportedFeatures(
       'a verifier image of its own is not supported beside a [closedbook] section: suites run in a fresh container of the task image with tests/ mounted',
     )
   const services = [
-    ...verifier.collect.map(({ service }) => ['verifier.collect', service] as const),
+    ...verifier.collect.map(({ service }, n) => [`verifier.collect.${n}`, service] as const),
     ...toml.artifacts.map(
-      (one) => ['artifacts', 'service' in one ? one.service : undefined] as const,
+      (one, n) => [`artifacts.${n}`, 'service' in one ? one.service : undefined] as const,
     ),
   ]
   for (const [key, service] of services)
@@ -140,7 +140,7 @@ function refusedNetwork(toml: TaskToml, source: string, { harbor }: LoadOptions)
   return [
     {
       file: 'task.toml',
-      line: lineOfKey(source, asked.key),
+      line: lineOfKey(source, asked.key.split('.')) ?? 1,
       key: asked.key,
       message: `${wants}. If it can be solved and graded without, run it with --closed-book-network (a job: harbor: {network: closed-book}); its results say so`,
     },

@@ -8,7 +8,7 @@ import type { TaskDirectory } from './directory.ts'
 import { isPinned } from './dockerfile-rules.ts'
 import type { Findings } from './finding.ts'
 import { unknownKeys } from './known-keys.ts'
-import { lineOfKey, type KeyPath } from './toml-lines.ts'
+import { lineOfKey, type KeyPath } from '../toml-lines.ts'
 import { zodMessage } from '../../../daemon/protocol/zod-message.ts'
 
 const file = 'task.toml'

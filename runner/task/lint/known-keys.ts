@@ -2,7 +2,7 @@
  * The keys that Harbor's task.toml (schema 1.0 to 1.4) knows, and which of them were not in a task's text. `*` stands
  * for any name, a list for a table's keys; our own section is strict in the schema and left out here.
  */
-import type { KeyPath } from './toml-lines.ts'
+import type { KeyPath } from '../toml-lines.ts'
 
 interface Keys {
   readonly [name: string]: Keys | null

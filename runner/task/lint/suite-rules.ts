@@ -5,7 +5,7 @@ import type { Suite, Task } from '../task.ts'
 import { checkLine, isOutsideHost } from './command-rules.ts'
 import type { TaskDirectory } from './directory.ts'
 import type { Findings } from './finding.ts'
-import { lineOfKey } from './toml-lines.ts'
+import { lineOfKey } from '../toml-lines.ts'
 
 export async function checkSuites(
   findings: Findings,

@@ -68,13 +68,13 @@ const refused: readonly (readonly [string, string, Record<string, string>, RegEx
     'a hook in another service',
     `${base}[[verifier.collect]]\ncommand = "x"\nservice = "db"\n`,
     {},
-    /task\.toml:6: verifier\.collect\.service: there is no service "db"/,
+    /task\.toml:6: verifier\.collect\.0\.service: there is no service "db"/,
   ],
   [
     'an artifact of another service',
     `artifacts = [\n  { source = "/a", service = "db" },\n]\n${base}`,
     {},
-    /task\.toml:1: artifacts\.service: there is no service "db"/,
+    /task\.toml:1: artifacts\.0\.service: there is no service "db"/,
   ],
   ['a prior trajectory', base, { 'trajectory.json': '{}' }, /trajectory\.json:1: trajectory: /],
   [

@@ -22,7 +22,7 @@ docker.image = "x"
 [[steps]]
 name = "a"
 `
-  const rows: readonly (readonly [string, number])[] = [
+  const rows: readonly (readonly [string, number | null])[] = [
     ['version', 1],
     ['environment', 6],
     ['environment.os', 7],
@@ -30,11 +30,11 @@ name = "a"
     ['environment.absent', 6],
     ['verifier.environment', 11],
     ['verifier.environment.docker.image', 12],
-    ['verifier', 1],
+    ['verifier', 11],
     ['steps', 14],
-    ['nowhere', 1],
+    ['nowhere', null],
   ]
-  for (const [key, line] of rows) t.equal(lineOfKey(text, key), line, key)
+  for (const [key, line] of rows) t.equal(lineOfKey(text, key.split('.')), line, key)
   t.end()
 })
 

@@ -8,7 +8,7 @@ import { isUnpinned, unpinnedRequirements } from '../../../../runner/task/lint/p
 import { ruleNames } from '../../../../runner/task/lint/rules.ts'
 import { secretInSetting, secretsIn } from '../../../../runner/task/lint/secrets.ts'
 import { commandsOf, logicalLines } from '../../../../runner/task/lint/shell-text.ts'
-import { lineOfKey } from '../../../../runner/task/lint/toml-lines.ts'
+import { lineOfKey } from '../../../../runner/task/toml-lines.ts'
 import { linted as sample, mistakes, noMistakes } from '../../support/linted-tasks.ts'
 import { failureOf, Scratch } from '../../support/scratch.ts'
 
