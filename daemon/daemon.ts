@@ -27,6 +27,7 @@ import { addAuditRoutes } from './server/audit-routes.ts'
 import { addHostRoutes } from './server/host-routes.ts'
 import { addLeaseRoutes } from './server/lease-routes.ts'
 import { openFront, openGate } from './server/front.ts'
+import { StreamSockets } from './server/numbered-stream.ts'
 import { addPtyRoutes } from './server/pty-routes.ts'
 import { Router } from './server/router.ts'
 import { findTools } from './tools.ts'
@@ -139,7 +140,8 @@ export class Daemon implements AsyncDisposable {
       }),
     )
     const ended = Promise.withResolvers<void>()
-    addLeaseRoutes(router, { leases, directories })
+    const streams = new StreamSockets()
+    addLeaseRoutes(router, { leases, directories, streams })
     addPtyRoutes(router, { leases, journal, ptys })
     addAuditRoutes(router, { leases, journal, directory: directories.audit })
     addHostRoutes(router, {
@@ -163,6 +165,8 @@ export class Daemon implements AsyncDisposable {
       await openFront(router, {
         ...{ config, gate, leases, gpus, engineRoot: engineInfo.dataRoot, log },
         cache: () => ({ ...huggingFace.cache.stats() }),
+        ptys: () => ptys.counts(),
+        streams,
       }),
     )
     await listen(server, socket)

@@ -3,11 +3,14 @@
  * kept as JSON lines, and followed by readers who can start at any number. The audit log is the record of policy;
  * this is the record of work.
  */
-import { createReadStream, createWriteStream, type WriteStream } from 'node:fs'
-import { truncate } from 'node:fs/promises'
+import { createWriteStream, type WriteStream } from 'node:fs'
+import { open, truncate } from 'node:fs/promises'
 import { once } from 'node:events'
-import { buffer } from 'node:stream/consumers'
 import type { LeaseEvent } from '../protocol/lease.ts'
+
+/** A reader holds so much of the file at once, or one line where that is longer. */
+const pieceBytes = 256 * 1024
+const newline = 0x0a
 
 export class EventLog implements AsyncDisposable {
   readonly #lease: string
@@ -26,10 +29,18 @@ export class EventLog implements AsyncDisposable {
   }
 
   static async open(lease: string, file: string): Promise<EventLog> {
-    const { events, bytes } = await read(file)
+    let last = 0
+    let bytes = 0
+    for (;;) {
+      const piece = await read(file, bytes)
+      if (piece === null) return new EventLog(lease, file, 1)
+      if (piece.bytes === 0) break
+      bytes += piece.bytes
+      last = piece.events.at(-1)?.seq ?? last
+    }
     // A line that a crash tore would otherwise run into the next one.
-    if (bytes !== null) await truncate(file, bytes)
-    return new EventLog(lease, file, (events.at(-1)?.seq ?? 0) + 1)
+    await truncate(file, bytes)
+    return new EventLog(lease, file, last + 1)
   }
 
   append(event: LeaseEvent['event']): void {
@@ -54,24 +65,41 @@ export class EventLog implements AsyncDisposable {
     from: number,
     options: { follow: boolean; signal?: AbortSignal },
   ): AsyncGenerator<LeaseEvent> {
-    let next = from
+    for await (const piece of this.pieces(from, options)) yield* piece
+  }
+
+  /** The same, some at a time; the next are read when these have been taken. */
+  async *pieces(
+    from: number,
+    { follow, signal }: { follow: boolean; signal?: AbortSignal },
+  ): AsyncGenerator<readonly LeaseEvent[]> {
     let offset = 0
-    while (true) {
+    while (signal?.aborted !== true) {
       const ended = this.#ended
-      const more = new Promise<void>((resolve) => {
-        this.#waiting.add(resolve)
-        options.signal?.addEventListener('abort', () => resolve(), { once: true })
-      })
+      using more = this.#more(signal)
       await this.flush()
-      const { events, bytes } = await read(this.#file, offset)
-      offset += bytes ?? 0
-      for (const event of events)
-        if (event.seq >= next) {
-          next = event.seq + 1
-          yield event
-        }
-      if (!options.follow || ended || options.signal?.aborted === true) return
-      await more
+      const piece = await read(this.#file, offset)
+      offset += piece?.bytes ?? 0
+      const wanted = piece?.events.filter(({ seq }) => seq >= from) ?? []
+      if (wanted.length > 0) yield wanted
+      if (piece !== null && piece.bytes > 0) continue
+      if (!follow || ended) return
+      await more.promise
+    }
+  }
+
+  /** Resolves at the next event, or when the reader goes; dispose forgets the reader. */
+  #more(signal: AbortSignal | undefined): Disposable & { readonly promise: Promise<void> } {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiting.add(resolve)
+    const wake = (): void => resolve()
+    signal?.addEventListener('abort', wake, { once: true })
+    return {
+      promise,
+      [Symbol.dispose]: () => {
+        this.#waiting.delete(resolve)
+        signal?.removeEventListener('abort', wake)
+      },
     }
   }
 
@@ -89,27 +117,36 @@ export class EventLog implements AsyncDisposable {
   }
 }
 
-/** Whole lines only: a last line that a crash tore is left out. */
-export async function readEvents(file: string): Promise<LeaseEvent[]> {
-  return (await read(file)).events
+/** Of a lease that is no more, some at a time; none where nothing was kept. A last line that a crash tore is left out. */
+export async function* readEvents(
+  file: string,
+  from: number,
+): AsyncGenerator<readonly LeaseEvent[]> {
+  for (let offset = 0; ;) {
+    const piece = await read(file, offset)
+    if (piece === null || piece.bytes === 0) return
+    offset += piece.bytes
+    const wanted = piece.events.filter(({ seq }) => seq >= from)
+    if (wanted.length > 0) yield wanted
+  }
 }
 
-/** From a line's start; `bytes`: how much of the file the events are; null where there is no file. */
+/** Whole lines from a line's start on; `bytes`: how much of the file they are; null where there is no file. */
 async function read(
   file: string,
-  offset = 0,
-): Promise<{ events: LeaseEvent[]; bytes: number | null }> {
-  let content: Buffer
-  try {
-    content = await buffer(createReadStream(file, { start: offset }))
-  } catch {
-    return { events: [], bytes: null }
+  offset: number,
+): Promise<{ events: LeaseEvent[]; bytes: number } | null> {
+  await using handle = await open(file, 'r').catch(() => null)
+  if (handle === null) return null
+  for (let size = pieceBytes; ; size *= 2) {
+    const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(size), 0, size, offset)
+    const bytes = buffer.subarray(0, bytesRead).lastIndexOf(newline) + 1
+    if (bytes === 0 && bytesRead === size) continue
+    const events = buffer
+      .toString('utf8', 0, bytes)
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as LeaseEvent)
+    return { events, bytes }
   }
-  const bytes = content.lastIndexOf('\n') + 1
-  const events = content
-    .toString('utf8', 0, bytes)
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as LeaseEvent)
-  return { events, bytes }
 }

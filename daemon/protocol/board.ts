@@ -27,6 +27,8 @@ export type BoardEntry = z.infer<typeof boardEntrySchema>
 export const boardListSchema = z.strictObject({
   /** What to follow changes from: `epoch-rev`. */
   at: z.string(),
+  /** By the daemon's clock, as are the times of entries. */
+  now: z.iso.datetime().optional(),
   entries: z.array(boardEntrySchema),
 })
 export type BoardList = z.infer<typeof boardListSchema>

@@ -27,6 +27,8 @@ import { understood } from './understood.ts'
 import { RemoteError, type Blame } from './errors.ts'
 import { openExec, type ExecIo } from './exec-client.ts'
 import type { ExecEnd, ExecStartInput } from './exec-frames.ts'
+import { followStream, type FollowOptions } from './stream-client.ts'
+import type { StreamItem } from './stream-frames.ts'
 import { gpuReportSchema, type GpuReport } from './gpu.ts'
 import { PtyAttachment, type AttachOptions } from './pty-client.ts'
 import { ptyViewSchema, ptyViewsSchema, type PtyOpenInput, type PtyView } from './pty.ts'
@@ -274,6 +276,14 @@ export class DaemonClient implements AsyncDisposable {
       follow: String(options.follow ?? false),
     })
     yield* this.#lines(`/v1/leases/${id}/events?${query}`, leaseEventSchema, options)
+  }
+
+  /**
+   * A numbered stream as it comes, over lost connections: `/v1/leases/…/events`, `/v1/board/…/lines`. What an item says
+   * is the caller's to check.
+   */
+  follow(path: string, options: FollowOptions = {}): AsyncGenerator<StreamItem> {
+    return followStream(this.target, path, options)
   }
 
   /**

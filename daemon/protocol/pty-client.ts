@@ -134,8 +134,8 @@ export class PtyAttachment {
     this.#tell({ type: 'control', action: 'request' })
   }
 
+  /** To the one who asked first; `lost` tells that somebody had. */
   grantControl(): void {
-    this.#mode = 'view'
     this.#tell({ type: 'control', action: 'grant' })
   }
 
@@ -273,7 +273,7 @@ export class PtyAttachment {
         return
       case 'control': {
         const event = facts as ControlEvent
-        if (event.event === 'lost' || event.event === 'released') this.#mode = 'view'
+        if (['lost', 'released', 'refused'].includes(event.event)) this.#mode = 'view'
         this.#options.onControl?.(event)
         return
       }

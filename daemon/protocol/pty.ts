@@ -117,8 +117,8 @@ export const serverControlSchema = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('size'), cols: z.int(), rows: z.int() }),
   z.strictObject({
     type: z.literal('control'),
-    /** `requested` goes to the one who controls; the others are answers. */
-    event: z.enum(['granted', 'requested', 'refused', 'released', 'lost']),
+    /** `requested` goes to the one who controls; the others are answers. `waiting`: another has it, and was asked. */
+    event: z.enum(['granted', 'waiting', 'requested', 'refused', 'released', 'lost']),
     reason: z.string().optional(),
   }),
   z.strictObject({

@@ -93,6 +93,8 @@ export class HostServer {
         })
       case 'GET sessions':
         return ok({ ptys: sessions.views() })
+      case 'GET counts':
+        return ok(sessions.tally)
       case 'POST sessions':
         return {
           status: 201,

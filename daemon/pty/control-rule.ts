@@ -5,6 +5,8 @@
 export interface Controller {
   /** Of free or granted control: it has it now. */
   granted(): void
+  /** Somebody else has it, and was asked. */
+  waiting(): void
   /** Somebody asks this holder for it. */
   requested(): void
   lost(): void
@@ -25,6 +27,7 @@ export class ControlRule<T extends Controller> {
       return
     }
     if (!this.#asking.includes(who)) this.#asking.push(who)
+    who.waiting()
     this.#holder.requested()
   }
 

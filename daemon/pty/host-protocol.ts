@@ -5,6 +5,7 @@
  *   GET    /hello                      {protocol, pid, version, running}
  *   GET    /events                     NDJSON of HostEvent; an empty line every 5 s; who reads it is the host's daemon
  *   GET    /sessions                   {ptys: PtyView[]}
+ *   GET    /counts                     Tally, since the start of the host
  *   POST   /sessions                   OpenSession → 201 PtyView
  *   DELETE /sessions/:pty?alone=true   PtyView, ended
  *   POST   /sessions/:pty/markers      {label}

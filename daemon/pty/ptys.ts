@@ -12,11 +12,18 @@ import { killTree } from '../exec/kill-tree.ts'
 import { enterExec, isAlone } from '../exec/live-execs.ts'
 import { castLine } from '../protocol/pty-cast.ts'
 import { ptyClose, ptyProtocol } from '../protocol/pty-frames.ts'
-import { ptyViewSchema, ptyViewsSchema, type PtyOpen, type PtyView } from '../protocol/pty.ts'
+import {
+  ptyViewSchema,
+  ptyViewsSchema,
+  type PtyOpen,
+  type PtyRole,
+  type PtyView,
+} from '../protocol/pty.ts'
 import { HostLink, type HostLinkOptions } from './host-link.ts'
 import type { HostEvent } from './host-protocol.ts'
 import { castFile, mendCast, openCast, readViews } from './ptys-on-disk.ts'
 import { relay } from './relay.ts'
+import { newTally, tallySchema, type Tally } from './tally.ts'
 import { writeView } from './sessions.ts'
 
 /** The sandbox that a session is opened in. */
@@ -36,12 +43,21 @@ export interface AttachRights {
   readonly over: AbortSignal
 }
 
+/** For metrics. */
+export interface PtyCounts extends Tally {
+  /** Running sessions, by role. */
+  readonly running: Readonly<Record<PtyRole, number>>
+  /** Open now. */
+  readonly attachments: number
+}
+
 const findAgainMs = 5_000
 const lostKillMs = 10_000
 
 export class Ptys implements AsyncDisposable {
   readonly #directory: string
   readonly #link: HostLink
+  #attachments = 0
   /** By lease; of leases that are open. */
   readonly #places = new Map<string, PtyPlace>()
   /** Running ones, by id: held among the execs of their container. */
@@ -143,6 +159,17 @@ export class Ptys implements AsyncDisposable {
           .catch(() => {})
   }
 
+  /** A host that can't say, or isn't there, has done nothing. */
+  async counts(): Promise<PtyCounts> {
+    const running = { agent: 0, harness: 0, person: 0 }
+    for (const { view } of this.#running.values()) running[view.role] += 1
+    const answer = this.#link.connected
+      ? await this.#link.ask('GET', '/counts').catch(() => null)
+      : null
+    const tally = tallySchema.safeParse(answer).data ?? newTally()
+    return { ...tally, running, attachments: this.#attachments }
+  }
+
   hasRunning(lease: string): boolean {
     return [...this.#running.values()].some(({ view }) => view.lease === lease)
   }
@@ -171,13 +198,17 @@ export class Ptys implements AsyncDisposable {
     const { mayControl, name, over } = rights
     const target = { socketPath: this.#link.socketPath, pty, attachment, mayControl, name }
     relay(request, socket, head, target)
+    this.#attachments += 1
     const revoke = (): void =>
       void this.#link
         .ask('DELETE', `/attachments/${attachment}?code=${ptyClose.unauthorized}`)
         .catch(() => socket.destroy())
     if (over.aborted) revoke()
     else over.addEventListener('abort', revoke, { once: true })
-    socket.once('close', () => over.removeEventListener('abort', revoke))
+    socket.once('close', () => {
+      this.#attachments -= 1
+      over.removeEventListener('abort', revoke)
+    })
   }
 
   /** Its container is gone, so its sessions have ended. */

@@ -16,6 +16,7 @@ import { Resizer, type Size } from './resizer.ts'
 import { Screen, type Snapshot } from './screen.ts'
 import type { Screens } from './screens.ts'
 import { StartMark } from './start-wrapper.ts'
+import type { Tally } from './tally.ts'
 
 export interface SessionSpec {
   readonly pty: string
@@ -43,6 +44,8 @@ export interface SessionDeps {
   readonly backend: PtyBackend
   readonly recording: Recording
   readonly screens: Screens
+  /** Of all sessions together. */
+  readonly tally: Tally
   /** A person typed into it for the first time. */
   readonly onPersonInput: () => void
 }
@@ -62,6 +65,7 @@ const ambiguousCodes: ReadonlySet<number> = new Set([126, 127, 128])
 
 export class Session {
   readonly spec: SessionSpec
+  readonly tally: Tally
   readonly ring = new ByteRing()
   readonly control = new ControlRule<SessionViewer>()
   readonly viewers = new Set<SessionViewer>()
@@ -89,6 +93,7 @@ export class Session {
   constructor(spec: SessionSpec, deps: SessionDeps) {
     const { backend, recording, screens } = deps
     this.spec = spec
+    this.tally = deps.tally
     this.#backend = backend
     this.#recording = recording
     this.#onPersonInput = deps.onPersonInput
@@ -145,6 +150,7 @@ export class Session {
 
   add(viewer: SessionViewer): void {
     this.viewers.add(viewer)
+    this.tally.attached += 1
     this.#attached.resolve()
   }
 
@@ -255,7 +261,10 @@ export class Session {
     this.#started.resolve(null)
     if (bytes.length === 0) return
     this.ring.push(bytes)
+    this.tally.programBytes += bytes.length
+    const lacked = this.#recording.unrecordedBytes
     this.#recording.output(bytes)
+    this.tally.unrecordedBytes += this.#recording.unrecordedBytes - lacked
     this.#screen.wake()
     for (const viewer of this.viewers) viewer.wake()
     if (this.#killing === null && this.#mustWait()) void this.#wait()

@@ -13,6 +13,7 @@ import { openDockerPty } from './docker-backend.ts'
 import { Recording } from './recording.ts'
 import { Screens } from './screens.ts'
 import { Session } from './session.ts'
+import { newTally } from './tally.ts'
 
 export interface OpenSession {
   readonly lease: string
@@ -38,6 +39,7 @@ interface Held {
 }
 
 export class Sessions implements AsyncDisposable {
+  readonly tally = newTally()
   readonly #engine: Engine
   readonly #directory: string
   readonly #screens = new Screens()
@@ -88,6 +90,7 @@ export class Sessions implements AsyncDisposable {
         backend,
         recording,
         screens: this.#screens,
+        tally: this.tally,
         onPersonInput: () => this.#changed(pty, 'person_input'),
       },
     )
@@ -102,6 +105,7 @@ export class Sessions implements AsyncDisposable {
     }
     const held: Held = { session, facts, endedAt: null }
     this.#held.set(pty, held)
+    this.tally.opened += 1
     this.#changed(pty, 'started')
     void session.ended.then(() => {
       held.endedAt = new Date().toISOString()

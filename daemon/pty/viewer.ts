@@ -110,6 +110,10 @@ export class Viewer implements SessionViewer {
     if (this.#window !== null && this.#session.resizable) this.#session.resize(this.#window)
   }
 
+  waiting(): void {
+    this.#tell({ type: 'control', event: 'waiting' })
+  }
+
   requested(): void {
     this.#tell({ type: 'control', event: 'requested' })
   }
@@ -160,6 +164,7 @@ export class Viewer implements SessionViewer {
   #send(bytes: Buffer): void {
     const offset = this.#sent
     this.#sent += bytes.length
+    this.#session.tally.sentBytes += bytes.length
     this.#lastSendAt = performance.now()
     const frame = this.#frames.pop() ?? Buffer.allocUnsafeSlow(outputHeaderBytes + pieceBytes)
     const message = frame.subarray(0, outputHeaderBytes + bytes.length)
@@ -186,15 +191,16 @@ export class Viewer implements SessionViewer {
       const { bytes, ...facts } = await this.#session.snapshot()
       if (facts.offset < this.#session.ring.start || this.#socket.readyState !== 1) return
       if (this.#sent < facts.offset && this.#lost && this.#sent > 0)
-        this.#tell({
-          type: 'gap',
-          from: this.#sent,
-          to: facts.offset,
-          reason: this.#sent < this.#session.ring.start ? 'gone' : 'slow',
-        })
+        this.#tellGap(
+          this.#sent,
+          facts.offset,
+          this.#sent < this.#session.ring.start ? 'gone' : 'slow',
+        )
       this.#sent = facts.offset
       this.#acked = facts.offset
       this.#lost = false
+      this.#session.tally.snapshots += 1
+      this.#session.tally.sentBytes += bytes.length
       this.#socket.send(encodeSnapshot(facts, bytes.subarray(0, maxMessageBytes - 64)), () =>
         this.#written(),
       )
@@ -264,7 +270,7 @@ export class Viewer implements SessionViewer {
       this.#lost = true
     } else if (from > ring.end) throw new RangeError('resumeFrom lies beyond the end')
     else if (from < ring.start) {
-      this.#tell({ type: 'gap', from, to: ring.start, reason: 'gone' })
+      this.#tellGap(from, ring.start, 'gone')
       this.#sent = this.#acked = ring.start
       // A replay from the middle would start with whatever the cut left: the screen is better.
       this.#lost = true
@@ -317,8 +323,15 @@ export class Viewer implements SessionViewer {
     })
   }
 
+  #tellGap(from: number, to: number, reason: 'slow' | 'gone'): void {
+    this.#session.tally.gaps += 1
+    this.#session.tally.gapBytes += to - from
+    this.#tell({ type: 'gap', from, to, reason })
+  }
+
   #refuse(reason: string): void {
     this.#refusals += 1
+    this.#session.tally.refused += 1
     if (this.#refusals > refusalsLimit) this.close(ptyClose.forbidden, reason)
     else this.#tell({ type: 'control', event: 'refused', reason })
   }

@@ -19,6 +19,7 @@ import { addBoardRoutes } from './board/board-routes.ts'
 import { Board } from './board/board.ts'
 import { Metrics, type MetricsDeps } from './metrics.ts'
 import { openNetworkDoor } from './network-door.ts'
+import { StreamSockets } from './numbered-stream.ts'
 import { openApi } from './openapi.ts'
 import { sendJson, type Router } from './router.ts'
 import { addWebRoutes } from './web/web-routes.ts'
@@ -42,6 +43,7 @@ export interface FrontDeps {
   readonly log: Logger
   readonly cache?: MetricsDeps['cache']
   readonly ptys?: MetricsDeps['ptys']
+  readonly streams?: StreamSockets
 }
 
 export interface Front extends AsyncDisposable {
@@ -50,7 +52,17 @@ export interface Front extends AsyncDisposable {
 }
 
 export async function openFront(router: Router, deps: FrontDeps): Promise<Front> {
-  const { config, gate, leases, gpus, engineRoot, log, cache, ptys } = deps
+  const {
+    config,
+    gate,
+    leases,
+    gpus,
+    engineRoot,
+    log,
+    cache,
+    ptys,
+    streams = new StreamSockets(),
+  } = deps
   await using undo = new AsyncDisposableStack()
   const board = await Board.open(path.join(config.stateDir, 'board'), config.board, log)
   const metrics = undo.use(
@@ -59,12 +71,13 @@ export async function openFront(router: Router, deps: FrontDeps): Promise<Front>
       gpus: () => gpus.report(),
       refusals: () => gate.refusals.counts,
       board: () => board.size,
+      streams: () => streams.counts,
       ...(cache === undefined ? {} : { cache }),
       ...(ptys === undefined ? {} : { ptys }),
     }),
   )
   addAuthRoutes(router, gate, { secure: config.server.tls !== undefined })
-  addBoardRoutes(router, board)
+  addBoardRoutes(router, board, streams)
   router.on(
     'GET',
     '/health',
@@ -75,10 +88,12 @@ export async function openFront(router: Router, deps: FrontDeps): Promise<Front>
     'GET',
     '/metrics',
     { role: 'view', summary: "metrics in Prometheus' format", type: 'text/plain' },
-    ({ response }) =>
-      void response
+    async ({ response }) => {
+      const text = await metrics.text()
+      response
         .writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' })
-        .end(metrics.text()),
+        .end(text)
+    },
   )
   router.on(
     'GET',

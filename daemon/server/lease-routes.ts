@@ -7,6 +7,7 @@ import { RequestError } from '../errors.ts'
 import type { Lease } from '../lease/lease.ts'
 import type { Leases } from '../lease/leases.ts'
 import { readEvents } from '../lease/event-log.ts'
+import { streamProtocol } from '../protocol/stream-frames.ts'
 import {
   modelGatewaySchema,
   canaryResultSchema,
@@ -16,11 +17,18 @@ import {
   leaseViewSchema,
   usageSchema,
 } from '../protocol/lease.ts'
+import {
+  followQuerySchema,
+  serveNumbered,
+  StreamSockets,
+  type Numbered,
+} from './numbered-stream.ts'
 import { readJson, sendJson, type Call, type Router } from './router.ts'
 
 export interface LeaseRouteDeps {
   readonly leases: Leases
   readonly directories: { readonly exchanges: string; readonly events: string }
+  readonly streams?: StreamSockets
 }
 
 const idOf = ({ params }: Call): string => params['id'] ?? ''
@@ -32,8 +40,20 @@ function pathOf({ url }: Call): string {
   return value
 }
 
-export function addLeaseRoutes(router: Router, { leases, directories }: LeaseRouteDeps): void {
+export function addLeaseRoutes(
+  router: Router,
+  { leases, directories, streams = new StreamSockets() }: LeaseRouteDeps,
+): void {
   const leaseOf = (call: Call): Lease => leases.get(idOf(call))
+  const eventsOf = (id: string): Numbered => {
+    const file = path.join(directories.events, `${safe(id)}.jsonl`)
+    return async function* (wanted) {
+      const kept = leases.find(id)?.parts.events
+      const pieces = kept?.pieces(wanted.from, wanted) ?? readEvents(file, wanted.from)
+      for await (const piece of pieces)
+        yield piece.map((event) => ({ n: event.seq, line: JSON.stringify(event) }))
+    }
+  }
 
   router.on(
     'POST',
@@ -208,33 +228,19 @@ export function addLeaseRoutes(router: Router, { leases, directories }: LeaseRou
     '/v1/leases/:id/events',
     {
       role: 'view',
-      summary: 'what happened in a lease, also as it comes',
+      summary:
+        'what happened in a lease, also as it comes; as server-sent events where they are accepted',
+      query: followQuerySchema,
       type: 'application/x-ndjson',
     },
-    async (call) => {
-      const id = idOf(call)
-      const { response, signal, url } = call
-      const from = Number(url.searchParams.get('from') ?? 1)
-      const follow = url.searchParams.get('follow') === 'true'
-      const lease = leases.find(id)
-      response.writeHead(200, { 'content-type': 'application/x-ndjson' })
-      response.flushHeaders()
-      const events =
-        lease === undefined
-          ? (await readEvents(path.join(directories.events, `${safe(id)}.jsonl`))).filter(
-              ({ seq }) => seq >= from,
-            )
-          : lease.parts.events.read(from, { follow, signal })
-      for await (const event of events) {
-        if (signal.aborted) break
-        if (!response.write(`${JSON.stringify(event)}\n`))
-          await new Promise<void>((resolve) => {
-            response.once('drain', resolve)
-            response.once('close', resolve)
-          })
-      }
-      response.end()
-    },
+    (call) => serveNumbered(call, eventsOf(idOf(call))),
+  )
+
+  router.onUpgrade(
+    '/v1/leases/:id/events',
+    { role: 'view', summary: `the same over WebSocket (${streamProtocol})` },
+    (request, socket, head, params, access) =>
+      streams.serve({ request, socket, head, access }, eventsOf(params['id'] ?? '')),
   )
 
   router.onUpgrade(

@@ -6,6 +6,7 @@ import type { Lease } from '../lease/lease.ts'
 import type { Leases } from '../lease/leases.ts'
 import { leaseStates, type Usage } from '../protocol/lease.ts'
 import { gpuStates, type GpuReport } from '../protocol/gpu.ts'
+import type { PtyCounts } from '../pty/ptys.ts'
 import { packageVersion } from '../protocol/version.ts'
 
 export interface MetricsDeps {
@@ -15,8 +16,9 @@ export interface MetricsDeps {
   readonly board: () => { documents: number; bytes: number }
   /** Of the artifact cache. */
   readonly cache?: () => Readonly<Record<string, number>>
-  /** Sessions by state. */
-  readonly ptys?: () => Readonly<Record<string, number>>
+  readonly ptys?: () => Promise<PtyCounts>
+  /** Sockets of numbered streams. */
+  readonly streams?: () => { readonly open: number; readonly stalled: number }
 }
 
 interface Totals {
@@ -45,9 +47,10 @@ export class Metrics implements Disposable {
     this.#looking.unref()
   }
 
-  text(): string {
+  async text(): Promise<string> {
+    const { gpus, refusals, board, cache, ptys, streams } = this.#deps
+    const terminals = await ptys?.()
     this.#look()
-    const { gpus, refusals, board, cache, ptys } = this.#deps
     const states = counted([...this.#open.values()].map(({ state }) => state))
     const totals = this.#totals()
     const lines = [
@@ -108,14 +111,20 @@ export class Metrics implements Disposable {
             'the cache of model artifacts',
             quoted('what', cache()),
           )),
-      ...(ptys === undefined
+      ...(terminals === undefined ? [] : ptyFamilies(terminals)),
+      ...(streams === undefined
         ? []
-        : family(
-            'closedbook_ptys',
-            'gauge',
-            'terminal sessions by state',
-            quoted('state', ptys()),
-          )),
+        : [
+            ...family('closedbook_stream_sockets', 'gauge', 'WebSockets on events and steps', {
+              '': streams().open,
+            }),
+            ...family(
+              'closedbook_stream_sockets_stalled_total',
+              'counter',
+              'of these, cut because they took nothing',
+              { '': streams().stalled },
+            ),
+          ]),
       ...family('process_resident_memory_bytes', 'gauge', 'memory of the daemon', {
         '': process.memoryUsage.rss(),
       }),
@@ -149,6 +158,30 @@ export class Metrics implements Disposable {
     for (const lease of this.#open.values()) add(totals, lease)
     return totals
   }
+}
+
+function ptyFamilies(counts: PtyCounts): string[] {
+  const { running, attachments, opened, attached, programBytes, sentBytes } = counts
+  const one = (name: string, type: 'gauge' | 'counter', help: string, value: number): string[] =>
+    family(`closedbook_${name}`, type, help, { '': value })
+  return [
+    ...family('closedbook_ptys', 'gauge', 'running terminals, by role', quoted('role', running)),
+    ...one('ptys_opened_total', 'counter', 'terminals that were opened', opened),
+    ...one('pty_attachments', 'gauge', 'sockets of those who look on', attachments),
+    ...one('pty_attachments_total', 'counter', 'times that somebody attached', attached),
+    ...one('pty_program_bytes_total', 'counter', 'bytes that programs put out', programBytes),
+    ...one('pty_sent_bytes_total', 'counter', 'bytes sent to those who look on', sentBytes),
+    ...one('pty_snapshots_total', 'counter', 'screens sent in place of output', counts.snapshots),
+    ...one('pty_gaps_total', 'counter', 'times that a slow viewer lost its place', counts.gaps),
+    ...one('pty_gap_bytes_total', 'counter', 'bytes that viewers missed by that', counts.gapBytes),
+    ...one('pty_refused_total', 'counter', 'input and control that was refused', counts.refused),
+    ...one(
+      'pty_unrecorded_bytes_total',
+      'counter',
+      'bytes that recordings lack: beyond their limit, or the disk was full',
+      counts.unrecordedBytes,
+    ),
+  ]
 }
 
 const noTotals = (): Totals => ({

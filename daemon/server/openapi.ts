@@ -15,11 +15,19 @@ export function openApi(router: Pick<Router, 'routes' | 'upgrades'>): Json {
     if (!/^\/(v1\/|health$|metrics$)/.test(path)) continue
     ;(paths[braced(path)] ??= {})[method.toLowerCase()] = operation(route)
   }
-  for (const route of router.upgrades)
-    (paths[braced(route.path)] ??= {})[route.path.endsWith('/exec') ? 'post' : 'get'] = {
-      ...common(route, route.path),
-      responses: { 101: { description: 'switches protocols' }, default: failure },
-    }
+  for (const route of router.upgrades) {
+    const at = (paths[braced(route.path)] ??= {})
+    const method = route.path.endsWith('/exec') ? 'post' : 'get'
+    const switches = { 101: { description: `switches protocols: ${route.summary}` } }
+    // one path may answer as it is asked: with what there is, or by a socket
+    const plain = at[method] as { responses: Json } | undefined
+    if (plain === undefined)
+      at[method] = {
+        ...common(route, route.path),
+        responses: { ...switches, default: failure },
+      }
+    else plain.responses = { ...switches, ...plain.responses }
+  }
   return {
     openapi: '3.1.0',
     info: {

@@ -18,7 +18,9 @@ export function beginEvents({ response }: Call): Disposable {
     'x-accel-buffering': 'no',
   })
   response.flushHeaders()
-  const beat = setInterval(() => response.write(':\n\n'), beatMs)
+  const beat = setInterval(() => {
+    if (!response.writableNeedDrain) response.write(':\n\n')
+  }, beatMs)
   beat.unref()
   return { [Symbol.dispose]: () => clearInterval(beat) }
 }

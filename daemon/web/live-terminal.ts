@@ -20,6 +20,10 @@ import { exitText } from './format.ts'
 import type { Page } from './page.ts'
 import { SafeTerminal } from './terminal.ts'
 
+const controlWords: Readonly<Record<string, string>> = {
+  waiting: 'another types, and was asked for control',
+  requested: 'somebody asks for control',
+}
 const ticketPrefix = 'closedbook.ticket.'
 
 export function liveTerminal(pty: PtyView, page: Page, onEnd: () => void): HTMLElement {
@@ -159,7 +163,7 @@ export function liveTerminal(pty: PtyView, page: Page, onEnd: () => void): HTMLE
       case 'control':
         if (value.event === 'granted') mode = 'control'
         else if (value.event !== 'requested') mode = 'view'
-        showMode(value.reason)
+        showMode(controlWords[value.event] ?? value.reason)
         return undefined
       case 'gap':
         return say(`live; ${value.to - value.from} bytes were skipped (${value.reason})`)
@@ -182,7 +186,7 @@ export function liveTerminal(pty: PtyView, page: Page, onEnd: () => void): HTMLE
     fill(control, typing ? 'Give control back' : 'Take control…')
     say(
       typing
-        ? 'live; you are typing'
+        ? `live; you are typing${reason === undefined ? '' : `; ${reason}`}`
         : `live, looking on${reason === undefined ? '' : `; ${reason}`}`,
     )
     if (typing) term.term.focus()

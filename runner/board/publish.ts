@@ -5,6 +5,7 @@
  */
 import os from 'node:os'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import { signOfLifeMs, type AliveDocument } from '../../daemon/protocol/board-life.ts'
 import type { JobDocument, TrialDocument } from '../../daemon/protocol/board-documents.ts'
 import { executionDir, resultFile } from '../job/layout.ts'
 import type { Plan, PlannedTrial } from '../job/plan.ts'
@@ -58,6 +59,12 @@ export function publisher(
     figures()
   }
   job('running')
+  // of a runner that is killed the daemon hears nothing, and that is how it is known
+  const signOfLife = (): void =>
+    outbox.put('alive', plan.job, (): AliveDocument => ({ job: plan.job, host: os.hostname() }))
+  signOfLife()
+  const living = setInterval(signOfLife, signOfLifeMs)
+  living.unref()
 
   return {
     started(planned, execution) {
@@ -91,6 +98,7 @@ export function publisher(
       figures()
     },
     async [Symbol.asyncDispose]() {
+      clearInterval(living)
       earlier = readRecorded({ plan, jobDir }, results)
       await earlier
       job(results.size === plan.trials.length ? 'ended' : 'interrupted')

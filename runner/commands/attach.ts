@@ -10,6 +10,7 @@ interface AttachOptions {
   pty?: string
   control?: boolean
   detachKeys: string
+  controlKeys?: string
 }
 
 export function addAttach(program: Command): void {
@@ -22,6 +23,10 @@ export function addAttach(program: Command): void {
     .option('--pty <id>', 'which terminal; default: the one of the agent')
     .option('--control', 'type as well; a trial that a person typed into is assisted, never scored')
     .option('--detach-keys <keys>', 'keys that leave it running', defaultDetachKeys)
+    .option(
+      '--control-keys <keys>',
+      'keys that ask for control, and hand it to who asks (default: the first of these, then c)',
+    )
     .action(async (text: string, options: AttachOptions, command: Command) =>
       withContext(command, async ({ client, signal }) => {
         const view = await findSession(client, text, options.pty)
@@ -29,6 +34,7 @@ export function addAttach(program: Command): void {
           ...{ client, view, signal, say: note },
           control: options.control === true,
           detachKeys: options.detachKeys,
+          controlKeys: options.controlKeys,
         })
         if (end === 'detached') return note('closedbook: left; it goes on')
         process.exitCode = statusOf(end.exit)

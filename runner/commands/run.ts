@@ -1,9 +1,10 @@
 /** `closedbook run`: plans a job and runs it to its end. */
 import os from 'node:os'
 import path from 'node:path'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { RunnerError } from '../errors.ts'
 import { exitCode } from '../exit-codes.ts'
+import { atifVersions, type AtifVersion, type TrajectoryOptions } from '../harness/atif-schema.ts'
 import { loadJobFile } from '../job/job-file.ts'
 import type { Plan } from '../job/plan.ts'
 import { readJob } from '../job/read-job.ts'
@@ -26,6 +27,7 @@ export interface RunOptions extends HarborFlags {
   unqualified?: boolean
   name?: string
   out?: string
+  atif?: AtifVersion
 }
 
 export const dollarsOption = (text: string): number => {
@@ -88,6 +90,12 @@ export const withJobOptions = (command: Command): Command =>
     .option('--budget <usd>', 'no trial is begun that the job could not pay for', dollarsOption)
     .option('--unqualified', 'also tasks that are not qualified, or changed since')
     .option('--name <name>', 'name of the job')
+    .addOption(
+      new Option(
+        '--atif <version>',
+        "of the trajectories for Harbor's tools; default: 1.8, Harbor before 0.26 reads 1.7",
+      ).choices(atifVersions),
+    )
 
 /** The command line wins over a job file. */
 const requirementOf = (
@@ -101,6 +109,14 @@ const requirementOf = (
 const budgetOf = ({ budget }: RunOptions, written: number | null): Pick<Sources, 'budgetUsd'> => {
   const budgetUsd = budget ?? written
   return budgetUsd === null ? {} : { budgetUsd }
+}
+
+const trajectoryOf = (
+  { atif }: RunOptions,
+  written: TrajectoryOptions | null,
+): Pick<Sources, 'trajectory'> => {
+  if (atif !== undefined) return { trajectory: { atif } }
+  return written === null ? {} : { trajectory: written }
 }
 
 export async function requestOf(job: string | undefined, options: RunOptions): Promise<JobRequest> {
@@ -131,6 +147,7 @@ export async function requestOf(job: string | undefined, options: RunOptions): P
         ...requirementOf(options, spec.require),
         ...budgetOf(options, spec.budgetUsd),
         ...harborOptionsOf(options, spec.harbor),
+        ...trajectoryOf(options, spec.trajectory),
       },
     }
   }
@@ -158,6 +175,7 @@ export async function requestOf(job: string | undefined, options: RunOptions): P
       ...requirementOf(options, null),
       ...budgetOf(options, null),
       ...harborOptionsOf(options),
+      ...trajectoryOf(options, null),
     },
   }
 }

@@ -136,6 +136,8 @@ export const configurationSchema = z.strictObject({
 export interface Configuration {
   readonly name: string
   readonly harness: Harness
+  /** The image that the file of a `command:` harness names; null: none, or one of ours. */
+  readonly namedImage: string | null
   readonly model: ModelSettings | null
   readonly limits: Limits
   readonly resources: Readonly<z.infer<typeof configurationSchema>['resources']> | null
@@ -214,8 +216,17 @@ export async function resolveConfiguration(
     policy,
     pass: data.pass ?? null,
   }
-  return { ...rest, digest: await configurationDigest(rest) }
+  const namedImage =
+    harness.kind === 'command' ? ((await readCommandFile(harness.file)).image ?? null) : null
+  return { ...rest, namedImage, digest: await configurationDigest(rest) }
 }
+
+/** Whether an image holds what drives the model; the plan's `harnessDigest` is then its id. */
+export const usesHarnessImage = ({
+  harness,
+  namedImage,
+}: Pick<Configuration, 'harness' | 'namedImage'>): boolean =>
+  harness.kind === 'mini-swe-agent' || namedImage !== null
 
 /** Before the parse, for afterwards what was said can't be told from what wasn't. */
 function withDefaults(value: unknown, defaults: ConfigurationDefaults | undefined): unknown {
@@ -292,7 +303,9 @@ function withAbsolutePaths(model: ModelSettings, baseDir: string): ModelSettings
   return model
 }
 
-async function configurationDigest(configuration: Omit<Configuration, 'digest'>): Promise<string> {
+async function configurationDigest(
+  configuration: Omit<Configuration, 'digest' | 'namedImage'>,
+): Promise<string> {
   const { harness, model, pass, ...others } = configuration
   const script = 'file' in harness ? await harnessFileDigest(harness) : null
   const facts = {

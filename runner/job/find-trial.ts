@@ -4,7 +4,6 @@
  */
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
-import { RunnerError } from '../errors.ts'
 import { inOrder } from '../trial/evidence.ts'
 import { executionDir, ledgerFile, listJobs, planFile, trialDir } from './layout.ts'
 import { readLedger } from './ledger.ts'
@@ -48,16 +47,6 @@ export async function findTrial(jobsDir: string, id: string): Promise<FoundTrial
 
 const onlyOne = (found: readonly PlannedTrial[], id: string): PlannedTrial | undefined =>
   found.length > 1 ? found.find((one) => one.trial === id) : found[0]
-
-export async function requireTrial(jobsDir: string, id: string): Promise<FoundTrial> {
-  const found = await findTrial(jobsDir, id)
-  if (found !== null) return found
-  throw new RunnerError(
-    'trial_unknown',
-    'operator',
-    `no trial in ${jobsDir} has the id ${JSON.stringify(id)}, or only it begins so; \`closedbook ps latest\` shows them`,
-  )
-}
 
 /** The directory of its newest execution; null before the first has begun. */
 export async function newestExecution(found: FoundTrial): Promise<string | null> {

@@ -4,6 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { z } from 'zod'
 import { configFailure, readDocument } from '../document.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
+import { trajectoryOptionsSchema, type TrajectoryOptions } from '../harness/atif-schema.ts'
 import { harborOptionsSchema, type HarborOptions } from '../task/options.ts'
 import { policySchema } from '../../policy/policy.ts'
 import { taskModes, type TaskMode } from '../qualify/gate.ts'
@@ -61,6 +62,7 @@ export const jobFileSchema = z.strictObject({
   harbor: harborOptionsSchema
     .optional()
     .describe('what only the operator may decide about tasks in plain Harbor form'),
+  trajectory: trajectoryOptionsSchema.optional().describe('how trajectories are written'),
 })
 
 export interface JobSpec {
@@ -77,6 +79,7 @@ export interface JobSpec {
   readonly budgetUsd: number | null
   readonly out: string | null
   readonly harbor: HarborOptions | null
+  readonly trajectory: TrajectoryOptions | null
 }
 
 export async function loadJobFile(path: string): Promise<JobSpec> {
@@ -112,6 +115,7 @@ export async function loadJobFile(path: string): Promise<JobSpec> {
     budgetUsd: data.budget?.usd ?? null,
     out: data.out === undefined ? null : resolve(baseDir, data.out),
     harbor: data.harbor ?? null,
+    trajectory: data.trajectory ?? null,
   }
 }
 

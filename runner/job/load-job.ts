@@ -5,13 +5,13 @@
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import { packageVersion } from '../../daemon/protocol/version.ts'
 import type { RunnerConfig } from '../config.ts'
-import { buildOurImages, taskImageId, verifierImageId } from '../host/images.ts'
+import { buildOurImages, taskImageId, verifierImageId, type ImageHost } from '../host/images.ts'
 import { gateTasks, modeFor } from '../qualify/gate.ts'
 import type { HardwareClass } from '../store/queue.ts'
 import { requireHardware } from '../task/hardware.ts'
 import { loadTask } from '../task/load.ts'
 import type { Task } from '../task/task.ts'
-import { gatewayBudget, readKey, type Configuration } from './configuration.ts'
+import { gatewayBudget, readKey, usesHarnessImage, type Configuration } from './configuration.ts'
 import {
   plainHarnessDigest,
   plannedConfiguration,
@@ -41,7 +41,6 @@ export interface Loaded {
     readonly configuration: Configuration
     readonly harnessDigest: string
   }[]
-  readonly harnessImage: string | null
 }
 
 /** What was named, read and checked, without any image. */
@@ -94,30 +93,26 @@ export async function findImages(
     new Map(images.map(({ task, image }) => [task.name, image])),
     mode,
   )
-  const needsHarness = configurations.some(({ harness }) => harness.kind === 'mini-swe-agent')
-  const harnessImage = needsHarness
-    ? (await buildOurImages(['harness'], building)).harness.id
-    : null
+  const drivers: Loaded['configurations'][number][] = []
+  for (const configuration of configurations)
+    drivers.push({ configuration, harnessDigest: await harnessDigestOf(configuration, building) })
   return {
     tasks: images.map((one) => ({ ...one, qualification: qualified.get(one.task.name) ?? null })),
-    harnessImage,
-    configurations: configurations.map((configuration) => ({
-      configuration,
-      harnessDigest: harnessDigestOf(configuration, harnessImage),
-    })),
+    configurations: drivers,
   }
 }
 
-export const usesHarnessImage = ({ harness }: Pick<Configuration, 'harness'>): boolean =>
-  harness.kind === 'mini-swe-agent'
-
-export const harnessDigestOf = (
+/** Id of the image that holds the harness, built where it is ours; of a harness without one a digest of its own. */
+export async function harnessDigestOf(
   configuration: Configuration,
-  harnessImage: string | null,
-): string =>
-  usesHarnessImage(configuration) && harnessImage !== null
-    ? harnessImage
+  host: ImageHost,
+): Promise<string> {
+  if (configuration.namedImage !== null)
+    return (await host.client.inspectImage(configuration.namedImage, host)).id
+  return usesHarnessImage(configuration)
+    ? (await buildOurImages(['harness'], host)).harness.id
     : plainHarnessDigest(configuration, packageVersion)
+}
 
 /** Throws `plan_changed` when what was loaded is not what was planned. */
 export const requirePlanned = (plan: Plan, loaded: Loaded): void =>
@@ -132,10 +127,6 @@ export const requirePlanned = (plan: Plan, loaded: Loaded): void =>
 
 /** The same for a host that has the images, or gets them later: they are taken as planned. */
 export function asPlanned(plan: Plan, { tasks, configurations }: Named): Loaded {
-  const harness = plan.configurations.find(({ name }) =>
-    configurations.some((one) => one.name === name && usesHarnessImage(one)),
-  )
-  const harnessImage = harness?.harnessDigest ?? null
   const loaded: Loaded = {
     tasks: tasks.flatMap((task) => {
       const planned = plan.tasks.find(({ name }) => name === task.name)
@@ -145,9 +136,11 @@ export function asPlanned(plan: Plan, { tasks, configurations }: Named): Loaded 
     }),
     configurations: configurations.map((configuration) => ({
       configuration,
-      harnessDigest: harnessDigestOf(configuration, harnessImage),
+      harnessDigest:
+        plan.configurations.find(
+          ({ name }) => name === configuration.name && usesHarnessImage(configuration),
+        )?.harnessDigest ?? plainHarnessDigest(configuration, packageVersion),
     })),
-    harnessImage,
   }
   requirePlanned(plan, loaded)
   return loaded

@@ -8,6 +8,7 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { priceSchema } from '../../daemon/protocol/lease.ts'
 import { RunnerError, messageOf, systemCode } from '../errors.ts'
+import { trajectoryOptionsSchema, type TrajectoryOptions } from '../harness/atif-schema.ts'
 import { harnessText } from '../harness/harness.ts'
 import { writeJsonAtomic } from '../json-file.ts'
 import { opaque, opaqueOf } from '../opaque.ts'
@@ -82,6 +83,8 @@ export const planSchema = z.strictObject({
   tasks: z.array(plannedTaskSchema).min(1),
   configurations: z.array(plannedConfigurationSchema).min(1),
   trials: z.array(plannedTrialSchema).min(1),
+  /** How trajectories are written; no outcome depends on it. */
+  trajectory: trajectoryOptionsSchema.optional(),
 })
 export type Plan = z.infer<typeof planSchema>
 
@@ -101,6 +104,7 @@ export interface PlanInput {
   readonly closedbookVersion: string
   readonly now: Date
   readonly job?: string
+  readonly trajectory?: TrajectoryOptions | undefined
 }
 
 /** Sorts by time of creation: `j` + UTC seconds + four random characters. */
@@ -163,6 +167,7 @@ export function makePlan(input: PlanInput): Plan {
     tasks,
     configurations,
     trials,
+    ...(input.trajectory !== undefined && { trajectory: input.trajectory }),
   })
 }
 

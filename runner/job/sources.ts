@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { RunnerError } from '../errors.ts'
 import { writeJsonAtomic } from '../json-file.ts'
+import { trajectoryOptionsSchema } from '../harness/atif-schema.ts'
 import { harborOptionsSchema } from '../task/options.ts'
 import { taskModes } from '../qualify/gate.ts'
 import { loadConfiguration, plainConfiguration, type Configuration } from './configuration.ts'
@@ -29,6 +30,7 @@ export const sourcesSchema = z.strictObject({
   budgetUsd: z.number().positive().optional(),
   /** Which tasks may be tried; absent: as is usual for the harnesses. */
   require: z.enum(taskModes).optional(),
+  trajectory: trajectoryOptionsSchema.optional(),
 })
 export type Sources = z.infer<typeof sourcesSchema>
 

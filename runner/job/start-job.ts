@@ -18,9 +18,11 @@ import {
   takeJob,
   type JobLimits,
 } from '../store/plans.ts'
+import { storePacks } from '../store/packs.ts'
 import { Store } from '../store/store.ts'
 import type { HardwareClass } from '../store/queue.ts'
 import { liveClasses, registerWorker, setWorkerState } from '../store/workers.ts'
+import { packJob } from './pack.ts'
 import { planFile } from './layout.ts'
 import {
   findImages,
@@ -78,7 +80,8 @@ export async function startJob(request: JobRequest, host: JobHost): Promise<Star
   await writeSources(jobDir, sources)
   await writePlan(planFile(jobDir), plan)
   const limits = limitsOf(sources)
-  await lockPlan(store, { plan, sources, jobDir, limits, loads: loadsOf(loaded) })
+  const packs = await storePacks(store, await packJob({ ...named, runs }, host.say))
+  await lockPlan(store, { plan, sources, jobDir, limits, packs, loads: loadsOf(loaded) })
   return await go(store, { plan, jobDir, loaded, limits }, host)
 }
 
@@ -127,10 +130,19 @@ export async function previewPlan(
   return { plan: planOf(request, loaded), loaded, limits: limitsOf(request.sources) }
 }
 
-function planOf({ name, runs }: JobRequest, loaded: Loaded): Plan {
+function planOf({ name, runs, sources }: JobRequest, loaded: Loaded): Plan {
   const now = new Date()
   const job = newJobId(now)
-  return makePlan({ name, ...loaded, runs, closedbookVersion: packageVersion, now, job })
+  const { trajectory } = sources
+  return makePlan({
+    name,
+    ...loaded,
+    runs,
+    closedbookVersion: packageVersion,
+    now,
+    job,
+    trajectory,
+  })
 }
 
 const limitsOf = (sources: Sources): JobLimits => ({
@@ -197,7 +209,6 @@ async function go(
       classes,
       plan,
       jobDir,
-      harnessImage: loaded.harnessImage,
       tasks: new Map(loaded.tasks.map(({ task }) => [task.name, task])),
       configurations: new Map(
         loaded.configurations.map(({ configuration }) => [configuration.name, configuration]),

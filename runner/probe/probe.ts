@@ -6,7 +6,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { packageVersion } from '../../daemon/protocol/version.ts'
-import { buildOurImages, taskImageId, verifierImageId } from '../host/images.ts'
+import { taskImageId, verifierImageId } from '../host/images.ts'
 import {
   resolveConfiguration,
   plainConfiguration,
@@ -84,7 +84,6 @@ export async function probe(
     verifierImage: await verifierImageId(task, host),
     concurrency: options.concurrency,
     runs: 1,
-    harnessImage: null,
   }
   const probed: Probed[] = []
   const honest: Honest[] = []
@@ -129,10 +128,9 @@ async function probeByModel(
   model: Configuration,
   host: ProbeHost,
 ): Promise<Probed[]> {
-  const harnessImage = (await buildOurImages(['harness'], host)).harness.id
   const adversarial = adversarialTask(task)
   const { ended, name: evidence } = await runTrialSet(
-    { ...set, task: adversarial, configurations: [model], harnessImage },
+    { ...set, task: adversarial, configurations: [model] },
     host,
   )
   return ended.map((one) => {

@@ -73,7 +73,6 @@ export async function qualify(
         await plainConfiguration('noop', task.dir),
         await plainConfiguration('oracle', task.dir),
       ],
-      harnessImage: null,
       runs: repeats,
       concurrency,
     },

@@ -31,7 +31,6 @@ export interface TrialSet {
   /** Of a verifier that has one of its own. */
   readonly verifierImage: string | null
   readonly configurations: readonly Configuration[]
-  readonly harnessImage: string | null
   readonly runs: number
   readonly concurrency: number
 }
@@ -40,6 +39,7 @@ export interface TrialSetHost {
   readonly client: DaemonClient
   readonly stateDir: string
   readonly watch: JobWatcher
+  readonly say: (what: string) => void
   readonly signal: AbortSignal
   /** Told the name and directory of the evidence before the first trial. */
   readonly onPlan?: (plan: Plan, directory: string) => void
@@ -65,13 +65,13 @@ export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<Ra
   const now = new Date()
   const name = newJobId(now).replace(/^j/, `${set.purpose}-`)
   const directory = path.join(host.stateDir, 'evidence', name)
+  const drivers: { configuration: Configuration; harnessDigest: string }[] = []
+  for (const configuration of set.configurations)
+    drivers.push({ configuration, harnessDigest: await harnessDigestOf(configuration, host) })
   const plan = makePlan({
     name: `${set.purpose} ${set.task.name}`,
     tasks: [{ task: set.task, image: set.image, verifierImage: set.verifierImage }],
-    configurations: set.configurations.map((configuration) => ({
-      configuration,
-      harnessDigest: harnessDigestOf(configuration, set.harnessImage),
-    })),
+    configurations: drivers,
     runs: set.runs,
     closedbookVersion: packageVersion,
     now,
@@ -141,13 +141,12 @@ class RunningSet {
   }
 
   #execute(planned: PlannedTrial, execution: string, directory: string): Promise<Measured> {
-    const { task, configurations, harnessImage } = this.#set
+    const { task, configurations } = this.#set
     const { client, watch, signal } = this.#host
     return executeTrial({
       plan: this.#plan,
       tasks: new Map([[task.name, task]]),
       configurations: new Map(configurations.map((one) => [one.name, one])),
-      harnessImage,
       client,
       watch,
       signal,

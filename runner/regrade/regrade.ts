@@ -7,6 +7,7 @@ import path from 'node:path'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import { ClosedbookError } from '../../daemon/protocol/errors.ts'
 import { packageVersion } from '../../daemon/protocol/version.ts'
+import { defaultAtifVersion } from '../harness/atif-schema.ts'
 import { resolveConfiguration, type Configuration } from '../job/configuration.ts'
 import { executionDir, resultFile } from '../job/layout.ts'
 import { trialId, type Plan, type PlannedTrial } from '../job/plan.ts'
@@ -233,6 +234,7 @@ async function grade(
     configuration: await passingConfiguration(plan, after.configuration),
     images: { task: current.image, harness: null, verifier: current.verifierImage },
     leases: newLeaseIds(),
+    atif: defaultAtifVersion,
     evidence: await Evidence.open(executionDir(directory, after.trial, run.execution)),
     remarks: [],
     pristine: run.pristine,

@@ -111,6 +111,14 @@ const steps: readonly string[] = [
   );
   create index events_of_job on events (job, seq);
   `,
+  `
+  create table packs (
+    digest text primary key,
+    bytes bytea not null
+  );
+  /** Its tasks and configurations, by digest; null in plans of before. */
+  alter table plans add column packs jsonb;
+  `,
 ]
 
 /** One at a time over all processes; the second finds nothing to do. */

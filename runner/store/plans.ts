@@ -10,6 +10,7 @@ import { planSchema, type Plan } from '../job/plan.ts'
 import { sourcesSchema, type Sources } from '../job/sources.ts'
 import type { Sql } from './database.ts'
 import { addEvent } from './events.ts'
+import { packNamesSchema, type PackNames } from './packs.ts'
 import type { QueueEntry } from './queue.ts'
 import type { Store } from './store.ts'
 import { isGone, readWorker } from './workers.ts'
@@ -44,6 +45,8 @@ export interface StoredPlan {
   readonly state: PlanState
   readonly digest: string
   readonly limits: JobLimits
+  /** null: the store has no files of it. */
+  readonly packs: PackNames | null
 }
 
 export const planDigest = (plan: Plan): string =>
@@ -56,15 +59,17 @@ export async function lockPlan(
     readonly sources: Sources
     readonly jobDir: string
     readonly limits: JobLimits
+    /** Absent: no other host can have the job's files from the store. */
+    readonly packs?: PackNames
     readonly loads: ReadonlyMap<string, ConfigurationLoad>
   },
 ): Promise<void> {
-  const { plan, sources, jobDir, limits, loads } = input
+  const { plan, sources, jobDir, limits, packs = null, loads } = input
   await store.persist(() =>
     store.transaction(async (sql) => {
       const inserted = await sql.rows(
-        `insert into closedbook.plans (job, name, plan, sources, digest, job_dir, host, trials_at_once, per_configuration, per_endpoint, budget_usd)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict (job) do nothing returning job`,
+        `insert into closedbook.plans (job, name, plan, sources, digest, job_dir, host, trials_at_once, per_configuration, per_endpoint, budget_usd, packs)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict (job) do nothing returning job`,
         [
           plan.job,
           plan.name,
@@ -77,6 +82,7 @@ export async function lockPlan(
           limits.perConfiguration,
           limits.perEndpoint,
           limits.budgetUsd,
+          packs === null ? null : JSON.stringify(packs),
         ],
       )
       // the answer to an earlier commit was lost
@@ -119,11 +125,11 @@ export async function lockPlan(
 const insertEntries = (store: Store, sql: Sql, entries: readonly QueueEntry[]): Promise<void> =>
   store.queue.insert(entries, { sql, heartbeatSeconds: store.heartbeatSeconds })
 
-const planColumns = `p.plan, p.sources, p.job_dir as "jobDir", p.host, p.state, p.digest, p.trials_at_once as "trialsAtOnce",
+const planColumns = `p.plan, p.sources, p.packs, p.job_dir as "jobDir", p.host, p.state, p.digest, p.trials_at_once as "trialsAtOnce",
   p.per_configuration as "perConfiguration", p.per_endpoint as "perEndpoint", p.budget_usd as "budgetUsd"`
 
-type PlanRow = Omit<StoredPlan, 'limits' | 'plan' | 'sources'> &
-  JobLimits & { plan: unknown; sources: unknown }
+type PlanRow = Omit<StoredPlan, 'limits' | 'plan' | 'sources' | 'packs'> &
+  JobLimits & { plan: unknown; sources: unknown; packs: unknown }
 
 export async function readStoredPlan(sql: Sql, job: string): Promise<StoredPlan | null> {
   const [row] = await sql.rows<PlanRow>(
@@ -139,6 +145,7 @@ export async function readStoredPlan(sql: Sql, job: string): Promise<StoredPlan 
     digest: row.digest,
     plan: planSchema.parse(row.plan),
     sources: sourcesSchema.parse(row.sources),
+    packs: packNamesSchema.nullable().parse(row.packs),
     limits: { trialsAtOnce, perConfiguration, perEndpoint, budgetUsd },
   }
 }

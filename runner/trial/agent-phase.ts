@@ -17,7 +17,8 @@ import { RunnerError } from '../errors.ts'
 import { worksInside } from '../harness/harness.ts'
 import { classifyInsideEnd } from '../harness/inside-ends.ts'
 import { classifyEnd, classifyScriptEnd, type End } from '../harness/ends.ts'
-import { atifFromSteps, atifFromTrajectory, type Atif } from '../harness/atif.ts'
+import { atifFromSteps, atifFromTrajectory } from '../harness/atif.ts'
+import { atifProblems, type Atif } from '../harness/atif-schema.ts'
 import { readTrajectory, type TrajectoryRead } from '../harness/trajectory.ts'
 import type { Step } from '../step-log.ts'
 import type { Reported } from '../result.ts'
@@ -107,7 +108,7 @@ export async function runAgentPhase(
   const steps = await recorder.finish(trajectory?.kind === 'whole' ? trajectory.trajectory : null)
   await saveRecords(context, task, harness)
   await evidence.writeJson(evidenceNames.freeze, frozen.report)
-  await evidence.writeJson(evidenceNames.atif, atif(context, trajectory, steps))
+  await writeAtif(context, atif(context, trajectory, steps))
   const { end, reported } = classify(context, outcome ?? null, trajectory, frozen)
   return {
     task,
@@ -282,7 +283,7 @@ const commandSteps = (steps: readonly Step[]): number =>
 
 /** From the harness's own account where it is whole, else from what we saw. */
 function atif(
-  { configuration, trial, task }: ExecutionContext,
+  { configuration, trial, task, atif: version }: ExecutionContext,
   read: TrajectoryRead | null,
   steps: readonly Step[],
 ): Atif {
@@ -293,8 +294,19 @@ function atif(
     version: whole?.version ?? packageVersion,
     model: configuration.model?.name ?? null,
     instruction: task.instruction,
+    atif: version,
   }
-  return whole === null ? atifFromSteps(steps, meta) : atifFromTrajectory(whole, meta)
+  return whole === null ? atifFromSteps(steps, meta) : atifFromTrajectory(whole, meta, steps)
+}
+
+/** A document that breaks the format is a bug of ours, and no reason to lose a trial: it is said in the result. */
+async function writeAtif({ evidence, remarks }: ExecutionContext, document: Atif): Promise<void> {
+  const [problem, ...others] = atifProblems(document)
+  if (problem !== undefined)
+    remarks.push(
+      `${evidenceNames.atif} does not keep to ${document.schema_version}: ${problem}${others.length > 0 ? ` (and ${others.length} more)` : ''}`,
+    )
+  await evidence.writeJson(evidenceNames.atif, document)
 }
 
 function classify(

@@ -1,5 +1,6 @@
 /** What every phase of one execution is given: one object carries the trial, its evidence, progress and the signal. */
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import type { AtifVersion } from '../harness/atif-schema.ts'
 import type { Configuration } from '../job/configuration.ts'
 import { newLeaseId } from '../opaque.ts'
 import type { Phase } from '../result.ts'
@@ -46,6 +47,8 @@ export interface ExecutionContext {
     readonly verifier: string | null
   }
   readonly leases: LeaseIds
+  /** Of the trajectory for Harbor's tools. */
+  readonly atif: AtifVersion
   readonly evidence: Evidence
   /** What went otherwise than the task says and isn't a fault; kept in the result. */
   readonly remarks: string[]

@@ -116,9 +116,9 @@ async function commandPlan(
   const mounts: Mount[] = [
     { bundle: await configBundle(context, files), target: insidePlaces.config },
   ]
-  if (command.image !== undefined)
+  if (context.images.harness !== null)
     mounts.push({
-      bundle: await client.putImageBundle(command.image, { signal }),
+      bundle: await client.putImageBundle(context.images.harness, { signal }),
       target: insidePlaces.harness,
     })
   if (command.directory !== undefined)

@@ -6,6 +6,8 @@ import { ClosedbookError } from '../../daemon/protocol/errors.ts'
 import type { CanaryResult, EgressSummary, LeaseView, Usage } from '../../daemon/protocol/lease.ts'
 import { RunnerError, messageOf } from '../errors.ts'
 import { writeHarborFiles } from '../harbor/write.ts'
+import { usesHarnessImage } from '../job/configuration.ts'
+import { defaultAtifVersion } from '../harness/atif-schema.ts'
 import type { OpenJob } from '../worker/open-job.ts'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { PlannedTrial } from '../job/plan.ts'
@@ -232,7 +234,8 @@ async function contextOf(
   const { plan, planned, client, watch, signal } = input
   const configuration = input.configurations.get(planned.configuration)
   const images = plan.tasks.find(({ name }) => name === planned.task)
-  if (configuration === undefined || images === undefined)
+  const driver = plan.configurations.find(({ name }) => name === planned.configuration)
+  if (configuration === undefined || images === undefined || driver === undefined)
     throw new RunnerError('plan_invalid', 'operator', `trial ${planned.trial} is not in its plan`)
   const watcher: Watcher = {
     phase: (now) => {
@@ -251,10 +254,11 @@ async function contextOf(
     configuration,
     images: {
       task: images.image,
-      harness: input.harnessImage,
+      harness: usesHarnessImage(configuration) ? driver.harnessDigest : null,
       verifier: images.verifierImage ?? null,
     },
     leases: input.leases,
+    atif: plan.trajectory?.atif ?? defaultAtifVersion,
     evidence: await Evidence.open(input.directory),
     remarks: [],
     pristine: input.pristine,

@@ -1,6 +1,6 @@
 /**
  * Jobs of the store as one worker sees them: their tasks and configurations are read from the same paths as where they
- * were planned, and must have the planned digests. Images are asked for by the planned id; after some waiting time a
+ * were planned, else from the store, and must have the planned digests. Images are asked for by the planned id; after some waiting time a
  * worker may also get one that it lacks. What it can't serve it says once, and leaves to others.
  */
 import { existsSync } from 'node:fs'
@@ -12,13 +12,14 @@ import type { RunnerConfig } from '../config.ts'
 import { taskImageId, verifierImageId } from '../host/images.ts'
 import { makeDirectory } from '../json-file.ts'
 import { planFile } from '../job/layout.ts'
-import { asPlanned, readNamed } from '../job/load-job.ts'
+import { asPlanned, readNamed, type Loaded } from '../job/load-job.ts'
 import { readPlan, writePlan, type Plan } from '../job/plan.ts'
 import type { JobWatcher } from '../job/watcher.ts'
 import type { Group } from '../store/claim.ts'
-import { planDigest, readStoredPlan } from '../store/plans.ts'
+import { planDigest, readStoredPlan, type StoredPlan } from '../store/plans.ts'
 import type { Store } from '../store/store.ts'
 import type { OpenJob } from './open-job.ts'
+import { unpackSources } from './unpack.ts'
 
 /** Trials wait so long for a host that has their image before one that lacks it may fetch or build it. */
 const imagePatienceSeconds = 60
@@ -74,19 +75,29 @@ export class JobCache implements AsyncDisposable {
     const { store, config, client, say } = this.#host
     const stored = await readStoredPlan(store.database, job)
     if (stored === null) throw new Error('the store does not have it')
-    const { plan, sources } = stored
-    const loaded = asPlanned(plan, await readNamed(sources, plan.runs))
+    const { plan } = stored
+    const loaded = await this.#loaded(stored)
     const jobDir = await placeOf(plan, stored.jobDir, config.jobsDir)
     const board = this.#published.use(publisher(client, { plan, jobDir }, say))
     return {
       plan,
       jobDir,
-      harnessImage: loaded.harnessImage,
       tasks: new Map(loaded.tasks.map(({ task }) => [task.name, task])),
       configurations: new Map(
         loaded.configurations.map(({ configuration }) => [configuration.name, configuration]),
       ),
       watch: watchAll(this.#host.watch, board),
+    }
+  }
+
+  async #loaded({ plan, sources, packs }: StoredPlan): Promise<Loaded> {
+    const { store, config } = this.#host
+    try {
+      return asPlanned(plan, await readNamed(sources, plan.runs))
+    } catch (error) {
+      if (packs === null) throw error
+      const here = await unpackSources(store, { plan, sources, packs }, config.stateDir)
+      return asPlanned(plan, await readNamed(here, plan.runs))
     }
   }
 

@@ -10,6 +10,5 @@ export interface OpenJob {
   readonly jobDir: string
   readonly tasks: ReadonlyMap<string, Task>
   readonly configurations: ReadonlyMap<string, Configuration>
-  readonly harnessImage: string | null
   readonly watch: JobWatcher
 }

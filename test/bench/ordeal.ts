@@ -1,8 +1,10 @@
 /**
- * Ten kills: a job of 6 tasks x 3 runs x 2 configurations on an engine of its own, whose runner, worker, daemon,
- * database and engine are killed twice each at random moments, and the same job undisturbed. By hand, as root:
- *   node --no-warnings test/bench/ordeal.ts [SEED] [SOCKET]
- * SOCKET: an engine that has our images, so that they needn't be built.
+ * Ten kills: the sample benchmark (6 tasks x 3 runs x 2 configurations, mini-SWE-agent with recorded models) on an
+ * engine of its own, whose runner, worker, daemon, database and engine are killed twice each at random moments, and the
+ * same job undisturbed. By hand, as root:
+ *   node --no-warnings test/bench/ordeal.ts [SEED] [SOCKET [JOBDIR]]
+ * SOCKET: an engine that has our images and the tasks', so that they needn't be built again: 4 GB are copied.
+ * JOBDIR: the job undisturbed, where it was run on that engine before; it may still be under way.
  */
 import { execFileSync } from 'node:child_process'
 import { cp, readFile } from 'node:fs/promises'
@@ -15,45 +17,86 @@ import {
   stopPrivateEngine,
 } from '../../runner/host/private-engine.ts'
 import type { ProcessRecord } from '../../runner/host/process-record.ts'
+import { planFile, resultFile } from '../../runner/job/layout.ts'
+import { readPlan, type Plan } from '../../runner/job/plan.ts'
+import { readResult, type TrialResult } from '../../runner/result.ts'
 import { ordeal, resultsInStore, totals, type Victim } from '../e2e/recovery/ordeal.ts'
-import { readRun, tally } from '../e2e/trials/setup.ts'
+import { root } from '../e2e/trials/setup.ts'
 import { Random } from '../runner/support/random.ts'
 import { Scratch } from '../runner/support/scratch.ts'
 import { TestDaemon } from '../support/daemon.ts'
 
 const seed = Number(process.argv[2] ?? 1)
 const from = process.argv[3]
+const done = process.argv[4]
+// the runner's two slots and one of the worker beside it
+const job = [path.join(root, 'images/sample-benchmark.yaml'), '--concurrency', '3']
 const random = new Random(seed)
 const say = (what: string): void =>
   console.log(`[${(performance.now() / 1000).toFixed(0).padStart(5)} s] ${what}`)
 
-function copyImage(name: string, source: string, target: string): void {
-  const docker = (socket: string): string => `docker -H unix://${socket}`
-  execFileSync('sh', ['-c', `${docker(source)} save ${name} | ${docker(target)} load`])
+async function resultsOf(jobDir: string): Promise<TrialResult[]> {
+  const { trials } = await readPlan(planFile(jobDir))
+  const results: TrialResult[] = []
+  for (const { trial } of trials) results.push(await readResult(resultFile(jobDir, trial)))
+  return results
+}
+
+/** Runs it on a daemon of its own; its directory outlives that daemon's. */
+async function undisturbed(socket: string, place: string): Promise<string> {
+  await using daemon = await TestDaemon.open(socket)
+  const limit = { timeoutMs: 3_600_000 }
+  let ended = await daemon.cli(['run', ...job, '--out', place, '--json'], limit)
+  // an engine that is out of breath can spoil a trial without being killed
+  while (ended.code === 1)
+    ended = await daemon.cli(['resume', place, '--retry-void', '--json'], limit)
+  if (ended.code !== 0)
+    throw new Error(`the undisturbed job ended with ${ended.code}:\n${ended.stderr}`)
+  return place
+}
+
+/** Every image that the job starts containers by, with its name, which the other engine looks for. */
+function copyImages({ tasks, configurations }: Plan, source: string, target: string): void {
+  const ids = [
+    ...tasks.map(({ image }) => image),
+    ...configurations.map((one) => one.harnessDigest),
+  ]
+  const names = [...new Set(ids)].map((id) =>
+    execFileSync(
+      'docker',
+      ['-H', `unix://${source}`, 'image', 'inspect', '-f', '{{index .RepoTags 0}}', id],
+      { encoding: 'utf8' },
+    ).trim(),
+  )
+  const own = [
+    'closedbook/base:trixie',
+    'closedbook/sglang-cpu:0.5.9',
+    'closedbook/sglang-radix:0.5.3',
+  ]
+  const save = `docker -H unix://${source} save ${[...own, ...names].join(' ')}`
+  execFileSync('sh', ['-c', `${save} | docker -H unix://${target} load -q`])
+}
+
+/** What both jobs must have planned alike, whatever their directories are called. */
+const planned = ({ tasks, configurations }: Plan): object => ({
+  tasks: tasks.map(({ name, digest, image }) => ({ name, digest, image })),
+  configurations: configurations.map(({ name, digest, harnessDigest }) => ({
+    name,
+    digest,
+    harnessDigest,
+  })),
+})
+
+/** How often executions ended by which reason. */
+function reasons(results: readonly TrialResult[]): string {
+  const codes = results.flatMap(({ executions }) =>
+    executions.map((one) => one.reason?.code ?? '?'),
+  )
+  const counted = Object.entries(Object.groupBy(codes, (code) => code))
+  return counted.map(([code, those]) => `${those?.length ?? 0} ${code}`).join(', ')
 }
 
 await using scratch = await Scratch.make()
-const names = ['one', 'two', 'three', 'four', 'five', 'six']
-for (const name of names) {
-  const directory = path.join(scratch.path, name)
-  await cp(tally, directory, { recursive: true })
-  const toml = await readFile(path.join(directory, 'task.toml'), 'utf8')
-  await scratch.write(`${name}/task.toml`, toml.replace('fixture/tally', `fixture/${name}`))
-}
-await scratch.write('looks.sh', 'ls src; curl -sS -m 2 https://198.51.100.7/ || true\n')
-const file = await scratch.write(
-  'job.json',
-  JSON.stringify({
-    tasks: names,
-    configurations: [
-      { name: 'solves', harness: 'oracle' },
-      { name: 'looks', harness: 'script:looks.sh' },
-    ],
-    runs: 3,
-    concurrency: { trials: 3 },
-  }),
-)
-
 const stateDir = path.join(scratch.path, 'engine-of-its-own')
 let engine: ProcessRecord = await startPrivateEngine(stateDir)
 const killEngine = async (): Promise<void> => {
@@ -70,36 +113,42 @@ const killEngine = async (): Promise<void> => {
 }
 try {
   const socket = engineSocketIn(stateDir)
-  if (from !== undefined)
-    for (const name of ['closedbook/base:trixie', 'closedbook/sglang-cpu:0.5.9'])
-      copyImage(name, from, socket)
-  say(`seed ${seed}, ${os.availableParallelism()} CPUs; undisturbed first`)
-  await using calm = await TestDaemon.open(socket)
-  const limit = { timeoutMs: 1_200_000 }
-  let ended = await calm.cli(['run', file, '--json'], limit)
-  // an engine that is out of breath can spoil a trial without being killed
-  while (ended.code === 1) ended = await calm.cli(['resume', '--retry-void', '--json'], limit)
-  const expected = await readRun(calm, ended)
-  say(`undisturbed: exit ${expected.cli.code}, ${expected.results.length} trials`)
+  say(`seed ${seed}, ${os.availableParallelism()} CPUs`)
+  const calm = done ?? (await undisturbed(from ?? socket, path.join(scratch.path, 'undisturbed')))
+  const expected = await readPlan(planFile(calm))
+  if (from !== undefined) {
+    copyImages(expected, from, socket)
+    say('images are copied')
+  }
   await using daemon = await TestDaemon.open(socket)
   const victims: readonly Victim[] = ['runner', 'worker', 'daemon', 'database', 'engine']
   const kills = [...victims, ...victims]
     .map((victim) => ({ victim, at: random.int(0, 1_000_000) }))
     .toSorted((a, b) => a.at - b.at)
     .map(({ victim }) => victim)
-  const { ran, killed, resumes } = await ordeal({ daemon, file, kills, random, killEngine, say })
+  const hurt = { kills, random, apart: 14, lingerMs: 15_000, killEngine, say }
+  const { ran, killed, resumes } = await ordeal({ daemon, job, ...hurt })
+  const disturbed = await readPlan(planFile(ran.jobDir))
   const standing = await resultsInStore(daemon.stateDir)
   const executions = ran.results.reduce((sum, one) => sum + one.executions.length, 0)
-  const same = isDeepStrictEqual(totals(ran.results), totals(expected.results))
   say(`killed ${killed.length} times: ${killed.join(', ')}; resumed ${resumes} times`)
-  say(`${ran.results.length} trials in ${executions} executions`)
+  say(`${ran.results.length} trials in ${executions} executions: ${reasons(ran.results)}`)
   say(`standing results a trial: ${[...new Set(standing)].join(', ')}`)
-  say(`totals equal to the undisturbed run: ${same}`)
-  const before = totals(expected.results)
-  for (const [index, row] of totals(ran.results).entries())
+  const calmResults = await resultsOf(calm)
+  say(`undisturbed: ${calmResults.length} trials: ${reasons(calmResults)}`)
+  const alike = isDeepStrictEqual(planned(disturbed), planned(expected))
+  const [now, before] = [totals(ran.results), totals(calmResults)]
+  const same = isDeepStrictEqual(now, before)
+  say(`same plan: ${alike}; totals equal to the undisturbed run: ${same}`)
+  for (const [index, row] of now.entries())
     if (!isDeepStrictEqual(row, before[index]))
       say(`differs: ${JSON.stringify(row)} and undisturbed ${JSON.stringify(before[index])}`)
-  process.exitCode = same && standing.every((n) => n === 1) ? 0 : 1
+  process.exitCode = alike && same && standing.every((n) => n === 1) ? 0 : 1
+  if (process.exitCode !== 0) {
+    const kept = path.join(os.tmpdir(), path.basename(ran.jobDir))
+    await cp(ran.jobDir, kept, { recursive: true })
+    say(`the job is kept in ${kept}`)
+  }
 } catch (error) {
   say(String((error as Error).stack))
   process.exitCode = 1

@@ -8,12 +8,14 @@ import {
   boardQuerySchema,
   changesQuerySchema,
 } from '../../protocol/board.ts'
+import { streamProtocol } from '../../protocol/stream-frames.ts'
 import { zodMessage } from '../../protocol/zod-message.ts'
+import { followQuerySchema, numberIn, serveNumbered, StreamSockets } from '../numbered-stream.ts'
 import { readText, sendJson, type Call, type Router } from '../router.ts'
-import { beginEvents, sendEvent, write } from '../server-sent.ts'
+import { beginEvents, sendEvent } from '../server-sent.ts'
 import { keyOf, type Board } from './board.ts'
 
-const named = ({ params }: Call): { kind: string; id: string } => {
+const named = ({ params }: Pick<Call, 'params'>): { kind: string; id: string } => {
   const { kind = '', id = '' } = params
   keyOf(kind, id)
   return { kind, id }
@@ -23,12 +25,6 @@ function queryOf<T>({ url }: Call, schema: z.ZodType<T>): T {
   const parsed = schema.safeParse(Object.fromEntries(url.searchParams))
   if (parsed.success) return parsed.data
   throw new RequestError('bad_request', 'caller', zodMessage(parsed.error))
-}
-
-function numberOf({ url }: Call, name: string): number {
-  const value = Number(url.searchParams.get(name) ?? 1)
-  if (Number.isSafeInteger(value) && value >= 1) return value
-  throw new RequestError('bad_request', 'caller', `${name} must be a line's number, from 1 on`)
 }
 
 function jsonText(text: string, what: string): string {
@@ -47,7 +43,7 @@ function jsonText(text: string, what: string): string {
 const unknown = ({ kind, id }: { kind: string; id: string }): RequestError =>
   new RequestError('not_found', 'caller', `nothing has been published as ${kind}/${id}`)
 
-export function addBoardRoutes(router: Router, board: Board): void {
+export function addBoardRoutes(router: Router, board: Board, streams = new StreamSockets()): void {
   // before `/:kind`, which would take it for a kind
   router.on(
     'GET',
@@ -82,7 +78,7 @@ export function addBoardRoutes(router: Router, board: Board): void {
           if (whole !== null) entries.push(board.entry(whole.facts, whole.text))
         } else entries.push({ ...board.entry(facts), document: undefined })
       }
-      sendJson(call.response, 200, { at, entries })
+      sendJson(call.response, 200, { at, now: new Date().toISOString(), entries })
     },
   )
 
@@ -150,7 +146,7 @@ export function addBoardRoutes(router: Router, board: Board): void {
         .split('\n')
         .filter((line) => line !== '')
         .map((line, index) => JSON.stringify(JSON.parse(jsonText(line, `line ${index + 1}`))))
-      const total = await board.append(kind, id, numberOf(call, 'from'), lines)
+      const total = await board.append(kind, id, numberIn(call.url), lines)
       sendJson(call.response, 200, { lines: total })
     },
   )
@@ -161,29 +157,23 @@ export function addBoardRoutes(router: Router, board: Board): void {
     {
       role: 'view',
       summary: 'numbered lines, also as they come; as server-sent events where they are accepted',
+      query: followQuerySchema,
       type: 'application/x-ndjson',
     },
-    (call) => streamLines(call, board),
+    (call) => {
+      const { kind, id } = named(call)
+      return serveNumbered(call, (wanted) => board.lines(kind, id, wanted))
+    },
   )
-}
 
-async function streamLines(call: Call, board: Board): Promise<void> {
-  const { kind, id } = named(call)
-  const { request, response, signal, url } = call
-  const events = request.headers.accept?.includes('text/event-stream') === true
-  const last = Number(request.headers['last-event-id'] ?? NaN)
-  const from = events && Number.isSafeInteger(last) ? last + 1 : numberOf(call, 'from')
-  const follow = url.searchParams.get('follow') === 'true'
-  using beat = events ? beginEvents(call) : undefined
-  if (beat === undefined) {
-    response.writeHead(200, { 'content-type': 'application/x-ndjson' })
-    response.flushHeaders()
-  }
-  for await (const piece of board.lines(kind, id, { from, follow, signal }))
-    if (events)
-      for (const { n, line } of piece) await sendEvent(call, { id: String(n), data: line })
-    else await write(call, piece.map(({ line }) => `${line}\n`).join(''))
-  response.end()
+  router.onUpgrade(
+    '/v1/board/:kind/:id/lines',
+    { role: 'view', summary: `the same over WebSocket (${streamProtocol})` },
+    (request, socket, head, params, access) => {
+      const { kind, id } = named({ params })
+      streams.serve({ request, socket, head, access }, (wanted) => board.lines(kind, id, wanted))
+    },
+  )
 }
 
 async function streamChanges(call: Call, board: Board): Promise<void> {

@@ -97,6 +97,7 @@ t.test('control is free for the asking, granted by its holder, and never lost wi
   const heard: string[] = []
   const one = (name: string): Controller => ({
     granted: () => void heard.push(`${name} granted`),
+    waiting: () => void heard.push(`${name} waiting`),
     requested: () => void heard.push(`${name} requested`),
     lost: () => void heard.push(`${name} lost`),
   })
@@ -114,7 +115,8 @@ t.test('control is free for the asking, granted by its holder, and never lost wi
   rule.request(a)
   t.notOk(rule.grant(a), 'to nobody')
   t.strictSame(heard, [
-    ...['a granted', 'a requested', 'a requested', 'a lost', 'b granted'],
+    ...['a granted', 'b waiting', 'a requested', 'c waiting', 'a requested'],
+    ...['a lost', 'b granted'],
     ...['c granted', 'a granted'],
   ])
   t.end()

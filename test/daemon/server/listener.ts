@@ -27,7 +27,11 @@ export const serverConfig = (server: object): ServerConfig =>
   daemonConfigSchema.parse({ stateDir: '/nowhere', server }).server
 
 /** A listener with the gate, one route for each role, and a socket that says who it is. */
-export async function listener(directory: string, server: object = {}) {
+export async function listener(
+  directory: string,
+  server: object = {},
+  addMore: (router: Router) => void = () => {},
+) {
   const undo = new AsyncDisposableStack()
   const tokens = undo.use(await Tokens.open(await mkdtemp(path.join(directory, 'auth-'))))
   const gate = undo.use(new Gate(tokens, silent))
@@ -56,6 +60,7 @@ export async function listener(directory: string, server: object = {}) {
     },
   )
   const config = serverConfig({ listen: '127.0.0.1:0', ...server })
+  addMore(router)
   addAuthRoutes(router, gate, { secure: config.tls !== undefined })
   const door = await openNetworkDoor(router, config, {
     tokens,

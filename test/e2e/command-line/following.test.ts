@@ -50,6 +50,12 @@ const ps = async (): Promise<Ps> => (await daemon.json(['ps', 'latest'])) as Ps
 const { lease } = await begun(daemon)
 const { job, trials } = await ps()
 const trial = trials[0]?.trial ?? ''
+/** As on another host, which has none of the job's files. */
+const elsewhere = async (): Promise<string[]> => {
+  const { url } = await daemon.client.health()
+  const { token } = (await daemon.json(['token', 'create', '--role', 'view'])) as { token: string }
+  return ['--url', url ?? '', '--token', token, '--jobs-dir', path.join(scratch.path, 'none')]
+}
 const lines = (result: CliResult): string[] =>
   result.stdout.split('\n').filter((line) => line !== '')
 
@@ -88,6 +94,9 @@ t.test('while it runs, ps shows it and logs and audit follow it to its end', asy
   )
   const log = start(daemon, ['logs', '-f', trial])
   const stepsOf = start(daemon, ['logs', '--follow', '--json', trial.slice(0, 8)])
+  const far = await elsewhere()
+  const farLog = start(daemon, [...far, 'logs', '-f', trial.slice(0, 8)])
+  const farSteps = start(daemon, [...far, 'logs', '-f', '--json', lease])
   const tail = start(daemon, ['audit', 'tail', '-f', trial])
   let seen = ''
   tail.child.stdout?.on('data', (text: Buffer) => (seen += text.toString()))
@@ -103,6 +112,8 @@ t.test('while it runs, ps shows it and logs and audit follow it to its end', asy
     'it ends by itself',
   )
   t.equal(steps.code, 0)
+  t.same(await farLog.ended, logged, 'and reads the same on another host')
+  t.equal((await farSteps.ended).stdout, steps.stdout)
   t.ok(lines(steps).map((line) => stepSchema.parse(JSON.parse(line))).length >= 1)
   t.match(tailed, {
     code: 0,
@@ -136,6 +147,17 @@ t.test('when it is over, everything of it can be read, with a daemon and without
     }
   }
   await readAll('with a daemon')
+  const far = await elsewhere()
+  const here = await daemon.cli(['logs', trial])
+  t.same(await daemon.cli([...far, 'logs', trial]), here, 'with its files on another host')
+  t.same(await daemon.cli([...far, 'logs', lease]), here, 'by a lease that is closed')
+  t.match(await daemon.cli([...far, 'logs', 'nosuch']), {
+    code: 65,
+    stderr: /no trial in .* or on the board of http:.* has the id "nosuch"/,
+  })
+  t.match(await daemon.cli([...far, '--token', 'cbt_x', 'logs', trial]), {
+    stderr: /token is unknown, expired or revoked/,
+  })
   const report = await daemon.json(['report', job])
   t.match(report, {
     schema: 'closedbook.report/1',

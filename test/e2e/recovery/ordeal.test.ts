@@ -25,7 +25,7 @@ t.test('runner, worker, daemon and database killed: each trial counts once', asy
   const expected = await readRun(calm, await calm.cli(['run', file, '--json']))
   await using daemon = await TestDaemon.open(engine.socketPath)
   const kills = ['worker', 'database', 'runner', 'daemon'] as const
-  const { ran } = await ordeal({ daemon, file, kills, random: new Random(7) })
+  const { ran } = await ordeal({ daemon, job: [file], kills, random: new Random(7) })
   t.strictSame(totals(ran.results), totals(expected.results))
   t.strictSame(await resultsInStore(daemon.stateDir), [1, 1, 1])
   await nothingLeft(t, daemon, engine)

@@ -2,13 +2,14 @@
  * Several workers on one job: each trial is scored once, whoever ran it, and a worker that dies costs the executions
  * that it had under way. Each has a daemon of its own; the store is the first's.
  */
-import { readFile } from 'node:fs/promises'
+import { cp, readFile, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
 import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
-import { endOf, jobFile, openLeases, readRun, until } from '../trials/setup.ts'
+import { recordingOf, solving, writeHarnessJob } from '../trials/command-harness.ts'
+import { endOf, jobFile, openLeases, readRun, tally, until } from '../trials/setup.ts'
 import { begun, letGo, nothingLeft, start, waiting } from './setup.ts'
 
 const engine = await testEngine()
@@ -67,6 +68,49 @@ t.test(
     t.equal(ledger.match(/"type":"recorded"/g)?.length, names.length)
   },
 )
+
+t.test('a host that lacks the files of a job takes them from the store', async (t) => {
+  await using scratch = await Scratch.make()
+  await using first = await TestDaemon.open(engine.socketPath)
+  await using second = await TestDaemon.open(engine.socketPath)
+  await cp(tally, path.join(scratch.path, 'tally'), { recursive: true })
+  await scratch.write('wait.sh', waiting)
+  const driven = await writeHarnessJob(scratch, 'driven', recordingOf(solving))
+  const file = await scratch.write(
+    'job.json',
+    JSON.stringify({
+      tasks: ['tally'],
+      configurations: [
+        { name: 'waits', harness: 'script:wait.sh' },
+        { name: 'solves', harness: 'oracle' },
+        path.basename(driven),
+      ],
+      runs: 1,
+      concurrency: 1,
+      require: 'any',
+    }),
+  )
+  const running = start(first, ['run', file, '--json'])
+  const own = await begun(first)
+  running.child.kill('SIGKILL')
+  await running.ended
+  const away = `${scratch.path}-away`
+  await rename(scratch.path, away)
+  t.teardown(() => rm(away, { recursive: true }))
+  // The host where it was planned has them no more either; its worker closes what the dead runner left.
+  const ended = start(second, ['worker', '--store', first.stateDir, '--until-idle'])
+  await letGo(second, (await begun(second, [own.lease])).lease)
+  const { code, stderr } = await ended.ended
+  t.equal(code, 0, stderr)
+  const { trials } = (await first.json(['ps', 'latest'])) as {
+    trials: { configuration: string; verdict: string }[]
+  }
+  t.match(trials.map(({ configuration, verdict }) => `${configuration} ${verdict}`).toSorted(), [
+    'driven passed',
+    'solves passed',
+    'waits failed',
+  ])
+})
 
 t.test('a cancelled job ends where it runs; a job told to stop ends what it runs', async (t) => {
   await using scratch = await Scratch.make()

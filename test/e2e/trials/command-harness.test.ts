@@ -1,6 +1,8 @@
 /** A harness that is described by a file runs inside the task's sandbox: metered, recorded, and judged by what we saw. */
+import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { readSteps } from '../../../runner/trial/evidence.ts'
 import { Scratch } from '../../runner/support/scratch.ts'
@@ -114,6 +116,38 @@ t.test(
     t.match(cast, /"x",\s*"0"/, 'its end is recorded as well')
   },
 )
+
+t.test('an image that the file names is pinned by the plan, and is what runs', async (t) => {
+  await using daemon = await TestDaemon.open(engine.socketPath)
+  const tag = 'closedbook-test/named-harness:1'
+  const docker = (...argv: string[]) =>
+    promisify(execFile)('docker', ['-H', `unix://${engine.socketPath}`, ...argv])
+  const id = await engine.baseImage()
+  await docker('tag', id, tag)
+  t.teardown(() => docker('rmi', tag))
+  const argv = ['{{harness_dir}}/bin/busybox', 'true']
+  const file = await scratch.write(
+    'driver.json',
+    JSON.stringify({ name: 'named', image: tag, argv }),
+  )
+  const config = await writeHarnessJob(scratch, 'named', recordingOf(solving), file)
+  const ran = await daemon.cli([
+    'run',
+    '--task',
+    tally,
+    '--config',
+    config,
+    '--unqualified',
+    '--json',
+  ])
+  const { results } = await readRun(daemon, ran)
+  t.match(results.map(endOf), [/^failed agent tests_failed/], ran.stderr)
+  t.equal(results[0]?.digests.harness, id)
+  await scratch.write('driver.json', JSON.stringify({ name: 'named', image: 'gone:1', argv }))
+  const refused = await daemon.cli(['plan', '--task', tally, '--config', config, '--unqualified'])
+  t.not(refused.code, 0)
+  t.match(refused.stderr, /gone:1/)
+})
 
 t.test('what a harness inside does to itself excuses nothing', async (t) => {
   await using daemon = await TestDaemon.open(engine.socketPath)

@@ -77,13 +77,14 @@ export async function writeHarnessJob(
   scratch: Scratch,
   name: string,
   recording: string,
+  file = path.join(root, 'test/fixtures/harness/plain.yaml'),
 ): Promise<string> {
   await scratch.write(`${name}/tally/1.jsonl`, recording)
   return scratch.write(
     `${name}.json`,
     JSON.stringify({
       name,
-      harness: `command:${path.join(root, 'test/fixtures/harness/plain.yaml')}`,
+      harness: `command:${file}`,
       model: {
         name: 'replay-model',
         upstream: { kind: 'replay', recordings: name },

@@ -3,8 +3,9 @@
     python validate.py DIRECTORY...     each with result.json and trajectory.json; exits 1 when one is refused
     python validate.py --tasks DIR...   whether Harbor reads these directories as tasks of its own
     python validate.py --schemas DIR    writes the JSON schemas of the two models, as the tests compare with
+    python validate.py --trajectories FILE...   one line of JSON: what each is refused for, by name
 
-Needs Python 3.12 or newer and `pip install harbor==0.26.0`.
+Needs Python 3.12 or newer and `pip install harbor==0.26.0`; models.test.ts runs it with as little of that as it imports.
 """
 
 import json
@@ -12,7 +13,6 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from harbor.models.task.task import Task
 from harbor.models.trajectories import Trajectory
 from harbor.models.trial.result import TrialResult
 from harbor.utils.trajectory_validator import TrajectoryValidator
@@ -59,10 +59,30 @@ def check(folder: Path) -> list[str]:
     return problems
 
 
+def trajectories(files: list[str]) -> dict[str, str | None]:
+    """Through the model's JSON reader and the validator of Harbor's command line; null where both accept it."""
+    refused = {}
+    for file in map(Path, files):
+        problem = None
+        try:
+            Trajectory.model_validate_json(file.read_bytes())
+        except ValueError as error:
+            problem = str(error)
+        validator = TrajectoryValidator()
+        if not validator.validate(file):
+            problem = problem or "; ".join(validator.get_errors())
+        refused[file.name] = problem
+    return refused
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--schemas"]:
         write_schemas(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["--trajectories"]:
+        print(json.dumps(trajectories(sys.argv[2:])))
     elif sys.argv[1:2] == ["--tasks"]:
+        from harbor.models.task.task import Task
+
         for name in sys.argv[2:]:
             task = Task(name)
             print(f"{name}: {task.name} instruction starts {task.instruction[:40]!r}")

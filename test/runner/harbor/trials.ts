@@ -68,7 +68,6 @@ export async function tryTask(
     planned,
     tasks: new Map([[task.name, task]]),
     configurations: new Map([[one.name, one]]),
-    harnessImage: null,
     client,
     signal: new AbortController().signal,
     execution: 'x1-test',

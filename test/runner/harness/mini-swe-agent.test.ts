@@ -1,6 +1,7 @@
 import t from 'tap'
 import { parse } from 'yaml'
 import { atifFromSteps, atifFromTrajectory } from '../../../runner/harness/atif.ts'
+import { atifProblems } from '../../../runner/harness/atif-schema.ts'
 import {
   configMismatches,
   hardLimitSeconds,
@@ -332,6 +333,7 @@ void t.test('ATIF: ids count up, every observation has its call, totals are sums
     version: '2.4.6',
     model: 'm',
     instruction: 'I',
+    atif: '1.7' as const,
   }
   const atif = atifFromTrajectory(read.trajectory, meta)
   t.strictSame(
@@ -343,7 +345,7 @@ void t.test('ATIF: ids count up, every observation has its call, totals are sums
     ['system', 'user', 'agent', 'agent', 'agent', 'agent'],
   )
   t.match(atif, {
-    schema_version: 'ATIF-v1.8',
+    schema_version: 'ATIF-v1.7',
     agent: { model_name: 'm' },
     final_metrics: {
       total_prompt_tokens: 4006,
@@ -352,7 +354,9 @@ void t.test('ATIF: ids count up, every observation has its call, totals are sums
       total_steps: 6,
     },
   })
+  t.strictSame(atifProblems(atif), [])
   t.match(atif.steps[2], {
+    llm_call_count: 1,
     tool_calls: [
       { tool_call_id: 'call_3_1', function_name: 'bash', arguments: { command: 'ls' } },
       {},
@@ -382,11 +386,26 @@ void t.test('ATIF: ids count up, every observation has its call, totals are sums
     ],
     tokens: null,
     costUsd: 0,
-    denied: [],
+    denied: [{ seq: 4, protocol: 'tls', target: 'x.example', reason: 'no_sni', count: 2 }],
   }
-  t.match(atifFromSteps([step], { ...meta, model: null }).steps, [
-    { source: 'user', message: 'I' },
-    { observation: { results: [{ content: /^H\n\[… 9000 bytes in all …\]\nT$/ }] } },
-  ])
+  const seen = atifFromSteps([step], { ...meta, model: null, atif: '1.8' })
+  t.strictSame(atifProblems(seen), [])
+  t.match(seen, {
+    schema_version: 'ATIF-v1.8',
+    steps: [
+      { source: 'user', message: 'I' },
+      {
+        observation: { results: [{ content: /^H\n\[… 9000 bytes in all …\]\nT$/ }] },
+        llm_call_count: 0,
+        extra: { denied: [{ target: 'x.example', count: 2 }] },
+      },
+    ],
+  })
+  const four = Array.from({ length: 4 }, (_, n) => ({ ...step, step: n + 1 }))
+  t.match(
+    atifFromTrajectory(read.trajectory, meta, four).steps[3],
+    { extra: { denied: [{ reason: 'no_sni' }] } },
+    'refusals stand beside what the harness tells of the same step',
+  )
   t.end()
 })

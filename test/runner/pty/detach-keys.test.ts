@@ -1,7 +1,13 @@
-/** The keys that leave a session, and recordings in other forms. */
+/** The keys that leave a session or pass its control on, and recordings in other forms. */
 import t from 'tap'
 import { parseCast } from '../../../daemon/protocol/pty-cast.ts'
-import { DetachKeys, keysForPeople, parseDetachKeys } from '../../../runner/pty/detach-keys.ts'
+import {
+  areApart,
+  controlKeysBeside,
+  keysForPeople,
+  parseDetachKeys,
+  WatchedKeys,
+} from '../../../runner/pty/detach-keys.ts'
 import { play, toRaw, toText, toV3 } from '../../../runner/pty/play.ts'
 
 t.test('which keys may leave', (t) => {
@@ -21,28 +27,43 @@ t.test('which keys may leave', (t) => {
 })
 
 t.test('the keys leave when typed, go through otherwise, and mean nothing in a paste', (t) => {
-  const table: [why: string, typed: string, sent: string, detach: boolean][] = [
-    ['typed', 'ab\u001D.', 'ab', true],
-    ['what follows is dropped', 'a\u001D.bc', 'a', true],
-    ['the first alone, then another', '\u001Dx', '\u001Dx', false],
-    ['the first twice is one for the program', 'a\u001D\u001Db', 'a\u001Db', false],
-    ['twice, and the second', '\u001D\u001D.', '\u001D.', false],
-    ['in a paste', '\u001B[200~\u001D.\u001B[201~x', '\u001B[200~\u001D.\u001B[201~x', false],
-    ['after a paste', '\u001B[200~y\u001B[201~\u001D.', '\u001B[200~y\u001B[201~', true],
-    ['every other byte', '\u0000\u0003\u007Fé', '\u0000\u0003\u007Fé', false],
+  const table: [why: string, typed: string, sent: string, pressed: string | null][] = [
+    ['typed', 'ab\u001D.', 'ab', 'detach'],
+    ['what follows is dropped', 'a\u001D.bc', 'a', 'detach'],
+    ['the keys of control', 'a\u001Dc', 'a', 'control'],
+    ['the first twice, and a letter', '\u001D\u001Dc', '\u001Dc', null],
+    ['the first alone, then another', '\u001Dx', '\u001Dx', null],
+    ['the first twice is one for the program', 'a\u001D\u001Db', 'a\u001Db', null],
+    ['twice, and the second', '\u001D\u001D.', '\u001D.', null],
+    ['in a paste', '\u001B[200~\u001D.\u001B[201~x', '\u001B[200~\u001D.\u001B[201~x', null],
+    ['after a paste', '\u001B[200~y\u001B[201~\u001D.', '\u001B[200~y\u001B[201~', 'detach'],
+    ['every other byte', '\u0000\u0003\u007Fé', '\u0000\u0003\u007Fé', null],
   ]
-  for (const [why, typed, sent, detach] of table) {
+  for (const [why, typed, sent, pressed] of table) {
     const bytes = Buffer.from(typed)
     for (let cut = 0; cut <= bytes.length; cut += 1) {
-      const keys = new DetachKeys([0x1d, 0x2e])
+      const keys = new WatchedKeys({ detach: [0x1d, 0x2e], control: [0x1d, 0x63] })
       const first = keys.push(bytes.subarray(0, cut))
-      const second = first.detach ? first : keys.push(bytes.subarray(cut))
-      const all = first.detach ? first.bytes : Buffer.concat([first.bytes, second.bytes])
-      if (all.toString() !== sent || second.detach !== detach)
+      const second = first.pressed === null ? keys.push(bytes.subarray(cut)) : first
+      const all = first.pressed === null ? Buffer.concat([first.bytes, second.bytes]) : first.bytes
+      if (all.toString() !== sent || second.pressed !== pressed)
         t.fail(`${why}, cut at ${cut}: ${JSON.stringify(all.toString())}`)
     }
     t.pass(why)
   }
+  const keys = new WatchedKeys({ detach: [0x1d, 0x2e], control: [0x1d, 0x63] })
+  t.equal(keys.push(Buffer.from('a\u001Dcb')).rest.toString(), 'b', 'what was typed after them')
+  t.end()
+})
+
+t.test('control has keys of its own, beside those that leave', (t) => {
+  t.equal(controlKeysBeside('ctrl-],.'), 'ctrl-],c')
+  t.equal(controlKeysBeside('ctrl-p,ctrl-q'), 'ctrl-p,c')
+  t.equal(controlKeysBeside('ctrl-a'), 'ctrl-],c')
+  t.equal(controlKeysBeside('ctrl-]'), null, 'the first key alone leaves already')
+  t.equal(controlKeysBeside('ctrl-],c'), null)
+  t.notOk(areApart([1], [1, 2]))
+  t.ok(areApart([1, 3], [1, 2]))
   t.end()
 })
 
