@@ -20,13 +20,12 @@ import type {
   Usage,
 } from '../protocol/lease.ts'
 import type { PtyOpen, PtyView } from '../protocol/pty.ts'
-import { settleAccountFiles } from './account-files.ts'
-import { diskUsage } from './disk-watch.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import type { LeaseParts } from './lease-parts.ts'
 import { Expiry } from './expiry.ts'
 import { ExecRecorder } from './exec-recorder.ts'
+import { freezeSandbox, killWork } from './freeze.ts'
 import { LeasePtys } from './lease-ptys.ts'
 import { LeaseProof } from './lease-proof.ts'
 import { noUsage } from './no-usage.ts'
@@ -35,7 +34,6 @@ import { move, requireState } from './state.ts'
 import { upperFiles } from './upper-files.ts'
 
 const closeDeadlineMs = 30_000
-const freezeDeadlineMs = 20_000
 const closedExecsMs = 3_000
 
 export class Lease {
@@ -286,63 +284,19 @@ export class Lease {
     this.#workOver.abort(
       new LeaseError('lease_wrong_state', 'caller', `lease ${this.id} is being frozen`),
     )
-    const gateways = [this.parts.model, this.parts.huggingFace]
-    const shut = Promise.all(gateways.map(async (gateway) => gateway?.shut()))
-    const [first] = await Promise.all([this.#killAll(), shut])
-    // A command that the engine was just starting appears after the first round; its end is waited for.
-    await this.ptys.opened()
-    await this.#killAll()
-    const settled = await this.#recorder.idle(freezeDeadlineMs)
-    const second = await this.#killAll()
-    const outcome = {
-      killed: first.killed + second.killed,
-      rounds: first.rounds + second.rounds,
-      empty: settled && second.empty,
-    }
-    if (!outcome.empty)
-      throw new LeaseError(
-        'freeze_failed',
-        'infra',
-        `processes of lease ${this.id} survived ${outcome.rounds} rounds of SIGKILL`,
-      )
-    const lost = await this.parts.gpus?.lost(this.parts.cgroup)
-    if (lost != null)
-      throw new LeaseError(
-        'gpu_lost',
-        'infra',
-        `lease ${this.id} lost a GPU: ${lost}; what ran on it doesn't count`,
-      )
-    await Promise.all([this.#count(), this.#settleAccountFiles()])
-    const stats = this.parts.cgroup?.stats()
-    this.#frozen = {
-      ...outcome,
-      oomKills: stats?.oomKills ?? 0,
-      pidsLimitHits: stats?.pidsLimitHits ?? 0,
-      memoryPeakBytes: stats?.memoryPeakBytes ?? null,
-      cpuMs: stats?.cpuMs ?? null,
-      diskUsedBytes: await diskUsage(this.parts.upperDir),
-      diskLimitHit: this.parts.disk?.hit ?? false,
-    }
+    this.#frozen = await freezeSandbox({
+      ...{ lease: this.id, parts: this.parts, ptys: this.ptys, recorder: this.#recorder },
+      ...{ signal: this.#ended.signal, log: this.#deps.log },
+      count: () => this.#count(),
+    })
     await this.enter('frozen')
     return this.#frozen
-  }
-
-  async #settleAccountFiles(): Promise<void> {
-    await settleAccountFiles(this.parts.pid).catch((error: unknown) =>
-      this.#deps.log.warn({ leaseId: this.id, err: error }, 'lease.account-files'),
-    )
-  }
-
-  async #killAll(): Promise<{ killed: number; rounds: number; empty: boolean }> {
-    const { cgroup, pid } = this.parts
-    if (cgroup === null) return { killed: 0, rounds: 0, empty: true }
-    return cgroup.killAllBut(pid, { deadlineMs: freezeDeadlineMs, signal: this.#ended.signal })
   }
 
   /** A limit of the sandbox was passed: what runs is ended, and the lease stays for its evidence. */
   async killWork(why: string): Promise<void> {
     this.#deps.log.info({ leaseId: this.id, why }, 'lease.limit')
-    await this.#killAll()
+    await killWork(this.parts, this.#ended.signal)
   }
 
   async readArchive(

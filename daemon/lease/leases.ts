@@ -10,7 +10,8 @@ import type { LeaseRequest, ModelGatewaySpec } from '../protocol/lease.ts'
 import type { LeaseRecord } from './journal.ts'
 import type { LeaseDeps } from './lease-deps.ts'
 import type { Lease } from './lease.ts'
-import { adoptLease, openLease, openModel } from './open-lease.ts'
+import { adoptLease, openLease } from './open-lease.ts'
+import { openModel } from './open-model.ts'
 
 const reapEveryMs = 5000
 /** What the engine was still making for the last daemon when this one looked is there by then. */
