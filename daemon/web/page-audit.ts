@@ -24,23 +24,32 @@ const fields = [
   'until',
 ] as const
 type Field = (typeof fields)[number]
+/** The compiler misses none that the log may have; those that nobody asks for are left out by name. */
+const protocols = {
+  connect: '',
+  http: '',
+  tls: '',
+  dns: '',
+  tcp: '',
+  udp: '',
+  icmp: '',
+  other: '',
+  model: '',
+  exec: '',
+  hf: '',
+} satisfies Record<Exclude<AuditEvent['protocol'], 'none'>, ''>
+const kinds = {
+  decision: '',
+  close: '',
+  census: '',
+  aggregate: '',
+  lifecycle: '',
+} satisfies Record<Exclude<AuditEvent['kind'], 'canary'>, ''>
+const actions = { deny: '', allow: '', none: '' } satisfies Record<AuditEvent['action'], ''>
 const choices: Partial<Record<Field, readonly string[]>> = {
-  action: ['', 'deny', 'allow', 'none'],
-  protocol: [
-    '',
-    'connect',
-    'http',
-    'tls',
-    'dns',
-    'tcp',
-    'udp',
-    'icmp',
-    'other',
-    'model',
-    'exec',
-    'hf',
-  ],
-  kind: ['', 'decision', 'close', 'census', 'aggregate', 'lifecycle'],
+  action: ['', ...Object.keys(actions)],
+  protocol: ['', ...Object.keys(protocols)],
+  kind: ['', ...Object.keys(kinds)],
 }
 const hints: Partial<Record<Field, string>> = {
   trial: 'id',
