@@ -21,6 +21,7 @@ interface ProbeFlags extends HarborFlags {
   modelRuns?: number
   concurrency?: number
   hostName?: string
+  fresh?: boolean
 }
 
 export function addProbe(program: Command): void {
@@ -34,6 +35,7 @@ export function addProbe(program: Command): void {
     .option('--model <config>', 'a configuration whose model is told to cheat, besides')
     .option('--model-runs <n>', 'runs of that model; default 1', wholeNumber('--model-runs'))
     .option('--concurrency <n>', 'trials at a time', wholeNumber('--concurrency'))
+    .option('--fresh', 'start over where an interrupted one would be gone on with')
     .option('--host-name <name>', 'what to call this host in the evidence; default: its name')
     .option('--json', 'print one JSON line a task')
     .action(async (dirs: string[], flags: ProbeFlags, command: Command) =>
@@ -62,6 +64,7 @@ export function addProbe(program: Command): void {
                 hostName: flags.hostName ?? null,
                 model,
                 modelRuns: flags.modelRuns ?? 1,
+                fresh: flags.fresh === true,
               },
               {
                 client,
@@ -69,7 +72,7 @@ export function addProbe(program: Command): void {
                 signal,
                 watch: progress,
                 say: (text) => progress.say(`· ${text}`),
-                onPlan: (plan) => progress.plan(plan.trials.length, 0),
+                onPlan: (plan, recorded) => progress.plan(plan.trials.length, recorded),
               },
             ),
           )

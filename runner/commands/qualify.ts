@@ -19,6 +19,7 @@ interface QualifyFlags extends HarborFlags {
   concurrency?: number
   html?: string
   hostName?: string
+  fresh?: boolean
 }
 
 /** A whole number above zero, for `option`. */
@@ -46,6 +47,7 @@ export function addQualify(program: Command): void {
       'trials at a time; default 1, so that times are clean',
       wholeNumber('--concurrency'),
     )
+    .option('--fresh', 'start over where an interrupted one would be gone on with')
     .option('--html <file>', 'write the report for reviewers there too (one task)')
     .option('--host-name <name>', 'what to call this host in the evidence; default: its name')
     .option('--json', 'print one JSON line a task')
@@ -67,6 +69,7 @@ export function addQualify(program: Command): void {
                 repeats: flags.repeats ?? 3,
                 concurrency: flags.concurrency ?? 1,
                 hostName: flags.hostName ?? null,
+                fresh: flags.fresh === true,
               },
               {
                 client,
@@ -74,7 +77,7 @@ export function addQualify(program: Command): void {
                 signal,
                 watch: progress,
                 say: (text) => progress.say(`· ${text}`),
-                onPlan: (plan) => progress.plan(plan.trials.length, 0),
+                onPlan: (plan, recorded) => progress.plan(plan.trials.length, recorded),
               },
             ),
           )

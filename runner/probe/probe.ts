@@ -15,7 +15,8 @@ import {
 import { makeDirectory } from '../json-file.ts'
 import type { Bound } from '../qualify/document.ts'
 import { boundTo } from '../qualify/standing.ts'
-import { runTrialSet, type EndedTrial, type TrialSetHost } from '../qualify/trial-set.ts'
+import type { EndedTrial } from '../qualify/open-set.ts'
+import { runTrialSet, type TrialSetHost } from '../qualify/trial-set.ts'
 import { requireHardware } from '../task/hardware.ts'
 import type { Task } from '../task/task.ts'
 import { evidenceNames } from '../trial/evidence.ts'
@@ -41,6 +42,8 @@ export interface ProbeOptions {
   readonly model: Configuration | null
   /** Runs of that model. */
   readonly modelRuns: number
+  /** Starts over where an interrupted set could be gone on with. */
+  readonly fresh: boolean
 }
 
 export interface ProbeHost extends TrialSetHost {
@@ -83,6 +86,7 @@ export async function probe(
     image,
     verifierImage: await verifierImageId(task, host),
     concurrency: options.concurrency,
+    fresh: options.fresh,
     runs: 1,
   }
   const probed: Probed[] = []

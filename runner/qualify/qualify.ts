@@ -27,13 +27,16 @@ import { qualificationPage } from './html.ts'
 import { isQualified, judge, remarks, type AgentRun } from './judge.ts'
 import { boundTo, taskFiles } from './standing.ts'
 import { proposeLimits, timesOf, type Timed } from './times.ts'
-import { runTrialSet, type EndedTrial, type TrialSetHost } from './trial-set.ts'
+import type { EndedTrial } from './open-set.ts'
+import { runTrialSet, type TrialSetHost } from './trial-set.ts'
 
 export interface QualifyOptions {
   readonly repeats: number
   readonly concurrency: number
   /** What to call this host in the evidence; null: its own name. */
   readonly hostName: string | null
+  /** Starts over where an interrupted set could be gone on with. */
+  readonly fresh: boolean
 }
 
 export interface QualifyHost extends TrialSetHost {
@@ -47,7 +50,7 @@ export interface Qualified extends ReadQualification {
 
 export async function qualify(
   task: Task,
-  { repeats, concurrency, hostName }: QualifyOptions,
+  { repeats, concurrency, hostName, fresh }: QualifyOptions,
   host: QualifyHost,
 ): Promise<Qualified> {
   if (task.solution.script === null)
@@ -62,7 +65,6 @@ export async function qualify(
   const stated = await statedSuites(task)
   const digests = await boundTo(task, image)
   const files = await taskFiles(task)
-  const startedAt = new Date().toISOString()
   const set = await runTrialSet(
     {
       purpose: 'qualify',
@@ -75,6 +77,7 @@ export async function qualify(
       ],
       runs: repeats,
       concurrency,
+      fresh,
     },
     host,
   )
@@ -88,7 +91,7 @@ export async function qualify(
     schema: qualificationSchemaName,
     task: task.name,
     qualified: isQualified(findings),
-    startedAt,
+    startedAt: set.startedAt,
     endedAt: new Date().toISOString(),
     closedbookVersion: packageVersion,
     hardware: task.hardware,

@@ -1,25 +1,24 @@
 /**
  * A set of trials of one task outside of any job: what qualification and probe are made of. Each is an ordinary
  * execution (lease, proof, freeze, collect, verify, record), run again after a fault of infrastructure as a job's are.
- * There is no ledger: a set that is interrupted is started again. Evidence is laid out as a job's.
+ * There is no ledger: results on disk say what is left when a set was interrupted. Evidence is laid out as a job's.
  */
 import path from 'node:path'
 import { packageVersion } from '../../daemon/protocol/version.ts'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { Configuration } from '../job/configuration.ts'
 import { harnessDigestOf } from '../job/load-job.ts'
-import { executionDir, planFile } from '../job/layout.ts'
-import { makePlan, newJobId, writePlan, type Plan, type PlannedTrial } from '../job/plan.ts'
+import { executionDir } from '../job/layout.ts'
+import { makePlan, newJobId, type Plan, type PlannedTrial } from '../job/plan.ts'
 import type { JobWatcher } from '../job/watcher.ts'
 import type { ExecutionState } from '../job/trial-state.ts'
-import { makeDirectory } from '../json-file.ts'
 import { opaque } from '../opaque.ts'
-import type { TrialResult } from '../result.ts'
 import type { Task } from '../task/task.ts'
 import { newLeaseIds } from '../trial/context.ts'
 import { PristineCache } from '../trial/pristine-cache.ts'
 import { recordTrial } from '../trial/record.ts'
 import { executeTrial, type Measured } from '../trial/trial.ts'
+import { openSet, type EndedTrial } from './open-set.ts'
 
 const maxExecutions = 3
 
@@ -33,6 +32,8 @@ export interface TrialSet {
   readonly configurations: readonly Configuration[]
   readonly runs: number
   readonly concurrency: number
+  /** Starts over where an interrupted set could be gone on with. */
+  readonly fresh: boolean
 }
 
 export interface TrialSetHost {
@@ -41,48 +42,43 @@ export interface TrialSetHost {
   readonly watch: JobWatcher
   readonly say: (what: string) => void
   readonly signal: AbortSignal
-  /** Told the name and directory of the evidence before the first trial. */
-  readonly onPlan?: (plan: Plan, directory: string) => void
-}
-
-export interface EndedTrial {
-  readonly planned: PlannedTrial
-  readonly result: TrialResult
-  /** Of its bytes on disk. */
-  readonly digest: string
-  /** Of the execution that counts. */
-  readonly directory: string
+  /** Told what is planned, and how much of it is there already. */
+  readonly onPlan?: (plan: Plan, recorded: number) => void
 }
 
 export interface RanSet {
   /** Name of the evidence's directory, below `evidence/` in the state directory. */
   readonly name: string
   readonly directory: string
+  /** When it was planned, which may be before an interruption. */
+  readonly startedAt: string
   readonly ended: readonly EndedTrial[]
 }
 
 export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<RanSet> {
   const now = new Date()
-  const name = newJobId(now).replace(/^j/, `${set.purpose}-`)
-  const directory = path.join(host.stateDir, 'evidence', name)
   const drivers: { configuration: Configuration; harnessDigest: string }[] = []
   for (const configuration of set.configurations)
     drivers.push({ configuration, harnessDigest: await harnessDigestOf(configuration, host) })
-  const plan = makePlan({
+  const planned = makePlan({
     name: `${set.purpose} ${set.task.name}`,
     tasks: [{ task: set.task, image: set.image, verifierImage: set.verifierImage }],
     configurations: drivers,
     runs: set.runs,
     closedbookVersion: packageVersion,
     now,
-    job: name,
+    job: newJobId(now).replace(/^j/, `${set.purpose}-`),
   })
-  await makeDirectory(directory)
-  await writePlan(planFile(directory), plan)
-  host.onPlan?.(plan, directory)
+  await using open = await openSet(path.join(host.stateDir, 'evidence'), planned, set)
+  const { plan, directory } = open
+  const name = plan.job
+  if (open.ended.length > 0)
+    host.say(`going on with ${name}, which was interrupted; --fresh starts over`)
+  host.onPlan?.(plan, open.ended.length)
   const run = new RunningSet(set, host, plan, directory)
-  const waiting = [...plan.trials]
-  const ended: EndedTrial[] = []
+  const known = new Set(open.ended.map(({ planned }) => planned.trial))
+  const waiting = plan.trials.filter(({ trial }) => !known.has(trial))
+  const ended: EndedTrial[] = [...open.ended]
   const worker = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
       host.signal.throwIfAborted()
@@ -95,7 +91,10 @@ export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<Ra
   for (const end of ends) if (end.status === 'rejected') throw end.reason
   const order = new Map(plan.trials.map(({ trial }, index) => [trial, index]))
   const place = ({ planned }: EndedTrial): number => order.get(planned.trial) ?? 0
-  return { name, directory, ended: ended.toSorted((a, b) => place(a) - place(b)) }
+  return {
+    ...{ name, directory, startedAt: plan.createdAt },
+    ended: ended.toSorted((a, b) => place(a) - place(b)),
+  }
 }
 
 class RunningSet {

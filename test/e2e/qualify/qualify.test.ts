@@ -1,10 +1,12 @@
 /** `qualify` and `review` through the real command line, over a sound task and one that is broken in every way it can be. */
-import { readFile } from 'node:fs/promises'
+import { readFile, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
 import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
+import { start } from '../recovery/setup.ts'
+import { until } from '../trials/setup.ts'
 import { copyTally } from './patient.ts'
 
 const engine = await testEngine()
@@ -50,17 +52,28 @@ t.test('a sound task qualifies, is included, and is stale once it changes', asyn
   t.match(hasty.stderr, /can't be included: it was never qualified/)
 
   const page = path.join(scratch.path, 'report.html')
-  const qualified = await daemon.cli([
-    'qualify',
-    dir,
-    '--repeats',
-    '2',
-    '--html',
-    page,
-    '--host-name',
-    'reference',
-  ])
+  const asked = ['qualify', dir, '--repeats', '2', '--html', page, '--host-name', 'reference']
+  const killed = start(daemon, asked)
+  const evidence = path.join(daemon.stateDir, 'evidence')
+  const recorded = async () => {
+    const files = await readdir(evidence, { recursive: true }).catch(() => [])
+    return files.filter((file) => /^[^/]+\/trials\/[^/]+\/result\.json$/.test(file)).toSorted()
+  }
+  const first = await until('a trial is recorded', async () => {
+    const files = await recorded()
+    return files.length > 0 ? files : null
+  })
+  killed.child.kill('SIGKILL')
+  await killed.ended
+  const qualified = await daemon.cli(asked)
   t.equal(qualified.code, 0, qualified.stderr)
+  t.match(qualified.stderr, /going on with qualify-\S+, which was interrupted/)
+  const all = await recorded()
+  t.equal(all.length, 4, 'two agents, two repeats, one set')
+  t.ok(
+    first.every((file) => all.includes(file)),
+    'what was recorded stands',
+  )
   t.match(
     qualified.stdout,
     /^qualified {2}fixture\/tally\n3 functional and 2 regression tests, 2 repeats each/,

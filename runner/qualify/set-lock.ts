@@ -1,6 +1,6 @@
 /**
- * One runner at a time on a job. The lock itself is an abstract unix socket named after the directory: the kernel
- * takes it back when its owner dies, so there is no stale lock to break. The file beside the ledger says who holds it,
+ * One process at a time on a set of trials. The lock itself is an abstract unix socket named after the directory: the kernel
+ * takes it back when its owner dies, so there is no stale lock to break. The file in it says who holds it,
  * for people, and guards against an owner in another network namespace of this host.
  */
 import { createHash } from 'node:crypto'
@@ -22,7 +22,7 @@ const holderSchema = z.object({
 })
 export type LockHolder = z.infer<typeof holderSchema>
 
-export class JobLock implements AsyncDisposable {
+export class SetLock implements AsyncDisposable {
   readonly #server: Server
   readonly #file: string
   /** The dead owner that this lock was taken over from. */
@@ -34,7 +34,7 @@ export class JobLock implements AsyncDisposable {
     this.takenOverFrom = takenOverFrom
   }
 
-  static async acquire(dir: string): Promise<JobLock> {
+  static async acquire(dir: string): Promise<SetLock> {
     const file = join(dir, 'lock')
     const server = await listen(await realpath(dir))
     if (server === null) throw locked(dir, await readHolder(file))
@@ -42,7 +42,7 @@ export class JobLock implements AsyncDisposable {
       const before = await readHolder(file)
       if (before !== null && (await isAlive(before))) throw locked(dir, before)
       await writeJsonAtomic(file, await self())
-      return new JobLock(server, file, before)
+      return new SetLock(server, file, before)
     } catch (error) {
       server.close()
       throw error
@@ -62,7 +62,7 @@ async function listen(dir: string): Promise<Server | null> {
   const server = createServer((socket) => socket.destroy())
   server.unref()
   const name = createHash('sha256').update(dir).digest('hex').slice(0, 40)
-  server.listen({ path: `\0closedbook-job-${name}` })
+  server.listen({ path: `\0closedbook-set-${name}` })
   try {
     await once(server, 'listening')
     return server
@@ -113,12 +113,7 @@ function locked(dir: string, holder: LockHolder | null): RunnerError {
   const fix = elsewhere
     ? `if that host is gone, remove ${join(dir, 'lock')}`
     : 'wait for it, or stop it'
-  return new RunnerError(
-    'job_locked',
-    'operator',
-    `the job in ${dir} is being run by ${who}; ${fix}`,
-    {
-      facts: { dir, pid: holder?.pid ?? null, host: holder?.host ?? null },
-    },
-  )
+  return new RunnerError('job_locked', 'operator', `${dir} is being written by ${who}; ${fix}`, {
+    facts: { dir, pid: holder?.pid ?? null, host: holder?.host ?? null },
+  })
 }
