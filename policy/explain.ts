@@ -158,12 +158,13 @@ function explainHub(policy: Policy, method: string, path: string): Explained {
   const repos = policy.huggingface?.repos ?? []
   // A branch or tag is frozen when the lease opens; until then its name stands for its commit.
   const pins = repos.map((entry): Pin => ({ entry, commit: entry.revision }))
-  const decision = decideHubRequest(pins, parseHubRequest(method, path))
+  const request = parseHubRequest(method, path)
+  const decision = decideHubRequest(pins, request)
   const then: string[] = []
   if (repos.length === 0) then.push('the policy pins no repository, so no gateway listens')
-  const pin = decision.action === 'allow' ? decision.pin : null
-  const moving = pin === null ? repos.find(({ revision }) => !isCommit(revision)) : pin.entry
-  if (moving !== undefined && !isCommit(moving.revision))
+  const asked = 'repo' in request.route ? request.route.repo : null
+  const moving = repos.find(({ repo, revision }) => repo === asked && !isCommit(revision))
+  if (moving !== undefined)
     then.push(`${moving.revision} of ${moving.repo} is frozen to its commit when the lease opens`)
   return explained(`hf ${method} ${path}`, decision, then, wordsOf(decision))
 }

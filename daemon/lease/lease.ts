@@ -378,12 +378,14 @@ export class Lease {
       )
     }
     await this.ptys.close()
-    this.#state = move(this.#state, 'closed')
+    const state = move(this.#state, 'closed')
     await this.#deps.journal
-      .close(this.record())
+      .close({ ...this.record(), state })
       .catch((error: unknown) =>
         this.#deps.log.error({ leaseId: this.id, err: error }, 'lease.journal-failed'),
       )
+    // Told when it is written.
+    this.#state = state
     this.#deps.log.info({ leaseId: this.id, trialId: this.request.trial, reason }, 'lease.closed')
     for (const wake of this.#waiting) wake()
     if (failure !== null) throw failure

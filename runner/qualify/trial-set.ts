@@ -72,8 +72,10 @@ export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<Ra
   await using open = await openSet(path.join(host.stateDir, 'evidence'), planned, set)
   const { plan, directory } = open
   const name = plan.job
-  if (open.ended.length > 0)
+  if (name !== planned.job) {
     host.say(`going on with ${name}, which was interrupted; --fresh starts over`)
+    await closeLeft(plan, host)
+  }
   host.onPlan?.(plan, open.ended.length)
   const run = new RunningSet(set, host, plan, directory)
   const known = new Set(open.ended.map(({ planned }) => planned.trial))
@@ -95,6 +97,14 @@ export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<Ra
     ...{ name, directory, startedAt: plan.createdAt },
     ended: ended.toSorted((a, b) => place(a) - place(b)),
   }
+}
+
+/** The sandboxes of a process that died: their trials begin again. */
+async function closeLeft(plan: Plan, { client, signal }: TrialSetHost): Promise<void> {
+  const trials = new Set(plan.trials.map(({ trial }) => trial))
+  for (const { lease, trial } of await client.leases({ signal }))
+    if (trial !== null && trials.has(trial))
+      await client.closeLease(lease, 'the process that opened it died', { signal })
 }
 
 class RunningSet {

@@ -72,7 +72,7 @@ void t.test(
         events: 4,
         head: lineHash(four),
         complete: false,
-        problems: [],
+        problems: { length: 0 },
       },
     ])
     t.match(verify(whole, endOf(whole)), [{ ok: true, complete: true }])

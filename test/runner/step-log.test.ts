@@ -85,7 +85,7 @@ void t.test('a step is a model call with its commands, tokens, cost and what was
       text: 'thought 0',
       costUsd: 0.25,
       commands: [{ command: 'ls', exit: { code: 0 }, outputBytes: 4 }],
-      denied: [],
+      denied: { length: 0 },
     },
     {
       step: 2,

@@ -104,7 +104,7 @@ void t.test('what was published is there again after a restart, torn files are n
     lines: 3,
   })
   t.same(await readdir(path.join(directory, 'kept/job')), ['j1.json'])
-  t.match((await again.list('trial?prefix=j1.')).entries, [])
+  t.strictSame((await again.list('trial?prefix=j1.')).entries, [])
   t.match((await again.list('steps')).entries, [{ id: 'j1.t1', lines: 3 }])
   t.match((await again.list('evidence?suffix=.patch')).entries.length, 1)
   t.same(await again.client.call('DELETE', '/v1/board/job/j1'), { removed: true })

@@ -6,6 +6,7 @@ import { Scratch } from '../../runner/support/scratch.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
 import { start } from '../recovery/setup.ts'
+import { leftOpen } from '../trials/command-harness.ts'
 import { until } from '../trials/setup.ts'
 import { copyTally } from './patient.ts'
 
@@ -68,6 +69,7 @@ t.test('a sound task qualifies, is included, and is stale once it changes', asyn
   const qualified = await daemon.cli(asked)
   t.equal(qualified.code, 0, qualified.stderr)
   t.match(qualified.stderr, /going on with qualify-\S+, which was interrupted/)
+  t.strictSame(await leftOpen(daemon), [], 'the sandboxes of the killed one are closed')
   const all = await recorded()
   t.equal(all.length, 4, 'two agents, two repeats, one set')
   t.ok(

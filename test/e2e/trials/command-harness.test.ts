@@ -63,7 +63,7 @@ t.test('it solves the task; calls, tokens, steps, recording and denials are ours
   t.match(cast, /"m",\s*"step 1: ls; getent/, 'a step is marked where it begins')
   t.match(cast, /"m",\s*"blocked nowhere\.example:53/, 'a refused attempt is marked in it')
   t.match(await readFile(path.join(directory, 'trajectory.json'), 'utf8'), 'first, a look')
-  t.match(await leftOpen(daemon), [], 'nothing is left of it')
+  t.strictSame(await leftOpen(daemon), [], 'nothing is left of it')
 })
 
 t.test(

@@ -148,7 +148,7 @@ void t.test(
     t.ok(whole.stdout.startsWith(log), 'what is exported has the bytes of the log')
     const changed = await scratch.write(
       'changed.jsonl',
-      whole.stdout.replace('one.example', 'two.example'),
+      whole.stdout.replace('flood.example', 'blood.example'),
     )
     t.match(await cli('verify', changed), {
       code: 1,
@@ -281,7 +281,7 @@ void t.test('the evidence of a trial can be checked and summed without a daemon'
   const file = path.join(execution, 'egress.jsonl')
   for (const what of [trial, file]) {
     const verdict = (await daemon.json(['audit', 'verify', what])) as { leases: AuditVerdict[] }
-    t.match(verdict, { ok: true, leases: [{ file, trial, canaries: { missing: [] } }] })
+    t.match(verdict, { ok: true, leases: [{ file, trial, canaries: { missing: { length: 0 } } }] })
     t.ok(
       (verdict.leases[0]?.canaries.expected ?? 0) > 5,
       'the proof of the result is held against it',

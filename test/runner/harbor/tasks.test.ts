@@ -157,7 +157,11 @@ cp /app/greetings.txt /app/seen
   t.match(verdictOf(tried), /^failed agent tests_failed: functional 0 of 1/)
   t.strictSame(tried.result.rewards, { reward: 0 })
   const taken = await readJson(path.join(tried.directory, 'collect.json'))
-  t.match(taken, { ok: true, entries: 2, deleted: [] }, 'its file, and the directory that it is in')
+  t.match(
+    taken,
+    { ok: true, entries: 2, deleted: { length: 0 } },
+    'its file, and the directory that it is in',
+  )
 })
 
 let copies = 0

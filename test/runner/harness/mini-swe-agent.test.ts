@@ -43,7 +43,7 @@ void t.test('the files set limits, prices and no retries, and hold no key', (t) 
       cwd: '/workspace',
       timeout: 60,
       container_timeout: 'infinity',
-      run_args: [],
+      run_args: { length: 0 },
     },
     model: {
       model_name: 'openai/acme/model-1',
@@ -234,7 +234,7 @@ void t.test('a trajectory of tool calls is read: steps, commands, tokens, end', 
           formatError: false,
           reasoningTokens: 7,
         },
-        { n: 2, text: 'no call', commands: [], formatError: true, inputTokens: 1001 },
+        { n: 2, text: 'no call', commands: { length: 0 }, formatError: true, inputTokens: 1001 },
         { n: 3, commands: [{ command: 'sleep 99', returnCode: -1, output: 'partial' }] },
         { n: 4, commands: [{ returnCode: null }, { command: 'never run', returnCode: null }] },
       ],
@@ -279,7 +279,7 @@ void t.test('text form, older files and other shapes are read as far as they go'
   }
   t.match(readTrajectory(bytes(stopped)), {
     kind: 'whole',
-    trajectory: { exitStatus: '', steps: [] },
+    trajectory: { exitStatus: '', steps: { length: 0 } },
   })
   const odd = {
     trajectory_format: 'mini-swe-agent-1.1',

@@ -48,7 +48,7 @@ policy: ../policies/open.yaml
         timeoutSeconds: 600,
       },
       limits: { steps: 250, costUsd: 3, wallTimeSeconds: 3600, commandTimeoutSeconds: 180 },
-      policy: { version: 1, connect: { allow: [] } },
+      policy: { version: 1, connect: { allow: { length: 0 } } },
       digest: /^sha256:[0-9a-f]{64}$/,
     })
   },

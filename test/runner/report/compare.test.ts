@@ -51,9 +51,9 @@ void t.test(
       complete: true,
       passAt1: { a: 4 / 6, b: 2 / 6, interval: { degreesOfFreedom: 5 } },
       test: { p: 0.5, tasks: 6, better: 2, worse: 0 },
-      onlyA: [],
-      onlyB: [],
-      changed: [],
+      onlyA: { length: 0 },
+      onlyB: { length: 0 },
+      changed: { length: 0 },
       bounds: null,
     })
     t.ok(Math.abs((found.passAt1?.difference ?? 0) - 1 / 3) < 1e-12)
@@ -94,7 +94,11 @@ void t.test(
       },
     }
     const found = compareSides(a, other)
-    t.match(found, { onlyA: ['org/task-05', 'org/task-06'], onlyB: [], changed: ['org/task-01'] })
+    t.match(found, {
+      onlyA: ['org/task-05', 'org/task-06'],
+      onlyB: { length: 0 },
+      changed: ['org/task-01'],
+    })
     t.equal(found.tasks.length, 3)
     t.equal(found.a.rate.planned, 6)
     const text = textOf(found)

@@ -85,7 +85,7 @@ void t.test('a complete report gives pass@1 over planned trials, and sums', (t) 
     complete: true,
     planned: 4,
     scored: 4,
-    unscored: [],
+    unscored: { length: 0 },
     configurations: [
       {
         rate: { passed: 2, passAt1: 0.5, overRuns: { rates: [0.5, 0.5], halfWidth: 0 } },

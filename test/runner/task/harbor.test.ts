@@ -199,7 +199,7 @@ void t.test('the five fixtures are read as they are', async (t) => {
     verify: 'artifacts',
     artifacts: [
       { source: '/logs/artifacts', optional: true },
-      { source: '/work/out', exclude: [] },
+      { source: '/work/out', exclude: { length: 0 } },
       { source: 'notes.md', exclude: ['*.tmp'] },
       { source: '/work/never-made' },
     ],

@@ -50,7 +50,7 @@ timeout_sec = 90.0
   t.match(task, {
     verify: 'snapshot',
     snapshotOf: 'container',
-    network: { asked: 'public', hosts: [] },
+    network: { asked: 'public', hosts: { length: 0 } },
     suites: { functional: { results: 'reward', timeoutSeconds: 90 }, regression: null },
     environment: {
       env: { A: '1', B: 'fallback' },
@@ -92,7 +92,7 @@ expected_file = "expected.txt"
     image: { kind: 'reference', reference: image },
     baseCommit: commit,
     verify: 'artifacts',
-    artifacts: [{ source: '/out', exclude: [] }],
+    artifacts: [{ source: '/out', exclude: { length: 0 } }],
     source: { kind: 'own', ref: 'r' },
     huggingface: [{ repo: 'Owner/Name', revision: commit, files: ['*.json'] }],
     suites: { functional: { results: 'tap', expected: ['a::b', 'c::d'] }, regression: null },

@@ -112,7 +112,9 @@ RUN true
     t.match(again, { code: 2, stderr: /is not empty/ })
     const clean = await daemon.cli(['task', 'lint', dir, '--no-image', '--json'])
     t.match(clean, { code: 0 })
-    t.match(JSON.parse(clean.stdout), { tasks: [{ task: 'example/fresh', findings: [] }] })
+    t.match(JSON.parse(clean.stdout), {
+      tasks: [{ task: 'example/fresh', findings: { length: 0 } }],
+    })
     t.match(
       await daemon.cli(['task', 'lint', dir, '--no-image', '--extend-select', 'root-agent']),
       {
