@@ -188,6 +188,23 @@ export const daemonConfigSchema = z.strictObject({
         .describe('names of containers that may have GPUs beside a lease, since they only watch'),
     })
     .prefault({}),
+  pty: z
+    .strictObject({
+      backend: z
+        .enum(['api', 'cli'])
+        .default('api')
+        .describe(
+          "how terminals reach their programs: api, streams of the engine's own interface; cli, `docker exec -it`, or the like of a command that reaches the engine where such streams can't be had, on a terminal of the host",
+        ),
+      command: z
+        .array(z.string().min(1))
+        .min(1)
+        .optional()
+        .describe(
+          'of the cli backend: what comes before `exec`; default: docker -H unix://<engineSocket>',
+        ),
+    })
+    .prefault({}),
   huggingface: z
     .strictObject({
       endpoint: z

@@ -30,7 +30,7 @@ import { openFront, openGate } from './server/front.ts'
 import { StreamSockets } from './server/numbered-stream.ts'
 import { addPtyRoutes } from './server/pty-routes.ts'
 import { Router } from './server/router.ts'
-import { findTools } from './tools.ts'
+import { engineCommandOf, findTools } from './tools.ts'
 import { makeDirectory } from './protocol/make-directory.ts'
 import { packageVersion } from './protocol/version.ts'
 
@@ -90,6 +90,7 @@ export class Daemon implements AsyncDisposable {
       new Ptys({
         directory: path.join(config.stateDir, 'pty'),
         engineSocket: engineSocketOf(config),
+        engineCommand: await engineCommandOf(config.pty, engineSocketOf(config)),
         logLevel: config.logLevel,
         log,
       }),

@@ -2,8 +2,11 @@
  * The two static programs of the host that every sandbox gets, read-only: the idle init that is its PID 1, and the
  * busybox that runs our canaries in any image. Looked for in <state dir>/tools, then where Debian installs them.
  */
+import { execFile } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
+import type { DaemonConfig } from './config.ts'
 import { HostError } from './errors.ts'
 
 export async function findTools(
@@ -20,6 +23,29 @@ export async function findTools(
       '/usr/bin/busybox',
     ]),
   }
+}
+
+const versionMs = 10_000
+
+/** The command line that terminals go through, tried once; null: they don't. */
+export async function engineCommandOf(
+  { backend, command }: DaemonConfig['pty'],
+  engineSocket: string,
+): Promise<readonly string[] | null> {
+  if (backend === 'api') return null
+  const argv = command ?? ['docker', '-H', `unix://${engineSocket}`]
+  const [file = '', ...args] = argv
+  await promisify(execFile)(file, [...args, 'version'], { timeout: versionMs }).catch(
+    (error: unknown) => {
+      throw new HostError(
+        'tool_missing',
+        'operator',
+        `pty.backend is cli, but \`${argv.join(' ')} version\` failed: ${error instanceof Error ? error.message.trim() : String(error)}; install the engine's command line, correct pty.command, or take the api backend`,
+        { cause: error },
+      )
+    },
+  )
+  return argv
 }
 
 async function find(name: string, places: readonly string[]): Promise<string> {

@@ -81,6 +81,26 @@ export function marked(tree: Tree): number[] {
     .filter((pid) => facts(pid) !== null && environment(pid)?.includes(marker) === true)
 }
 
+export interface Process {
+  readonly pid: number
+  readonly startedTicks: number
+}
+
+/** The exec's first process: its parent is none of the container's. null where it can't be told, or is over. */
+export function rootOf(tree: Tree): Process | null {
+  const members = new Set(tree.cgroup.pids())
+  for (const pid of marked(tree)) {
+    const found = facts(pid)
+    if (found !== null && !members.has(found.parent))
+      return { pid, startedTicks: found.startedTicks }
+  }
+  return null
+}
+
+/** And not another one that was given its number. */
+export const isSame = ({ pid, startedTicks }: Process): boolean =>
+  facts(pid)?.startedTicks === startedTicks
+
 function findTree(tree: Tree, known: ReadonlySet<number>, alone: boolean): number[] {
   const marker = markerOf(tree.execId)
   const members = new Map<number, ProcessFacts>()

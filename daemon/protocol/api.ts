@@ -31,7 +31,8 @@
  *   GET    /v1/leases/:id/usage            Usage (zeros where the lease has no model gateway)
  *   GET    /v1/leases/:id/exchanges        application/x-ndjson of RecordedCall
  *   GET    /v1/leases/:id/egress           EgressSummary (canaries of our proof not counted)
- *   GET    /v1/leases/:id/events?from=N&follow=true   application/x-ndjson of LeaseEvent; ends when the lease closed
+ *   GET    /v1/leases/:id/events?from=N&follow=true   application/x-ndjson of LeaseEvent, or as one accepts
+ *                                          text/event-stream, or as a WebSocket closedbook.stream.v1 (stream-frames.ts); ends when the lease closed
  *   GET    /v1/audit?of=LEASE|TRIAL        application/x-ndjson of AuditEvent, also of closed leases; 404 for unknown ids;
  *                                          with `follow=true` it goes on: until the lease is closed, or with a trial for ever
  *   GET    /v1/audit/query?…               application/x-ndjson of AuditEvent of all leases that match (AuditQuery in audit.ts)
@@ -46,7 +47,7 @@
  *   POST   /v1/session                     {ticket} or {token} → a session of the dashboard, as a cookie; GET, DELETE
  *   GET    /v1/board/:kind                 BoardList (board.ts): what runners have published
  *   PUT    /v1/board/:kind/:id             a document, any JSON; GET, DELETE
- *   POST   /v1/board/:kind/:id/lines       numbered JSON lines; GET reads and follows them
+ *   POST   /v1/board/:kind/:id/lines       numbered JSON lines; GET reads and follows them, the same three ways
  *   GET    /v1/board/changes               text/event-stream of changes, resumable
  *   POST   /v1/shutdown                    closes every lease, answers, ends the daemon
  *

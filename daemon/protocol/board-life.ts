@@ -12,12 +12,18 @@ export interface AliveDocument {
   readonly host: string
 }
 
-/**
- * When its runner was heard of last, where that is too long ago; null while it lives. `heard`: times of what it has
- * published of the job, ISO 8601; for a runner that publishes no signs of life that is all there is.
- */
-export function silentSince(heard: readonly string[], nowMs: number): string | null {
-  const last = heard.reduce((newest, time) => (time > newest ? time : newest), '')
-  if (last === '') return null
-  return nowMs - Date.parse(last) > silentAfterMs ? last : null
+/** Of a runner that publishes no signs of life: an agent may think for hours. */
+const silentWithoutSignsMs = 24 * 3_600_000
+
+export interface Heard {
+  /** Of the newest thing that was published of the job, ISO 8601; empty: of none. */
+  readonly last: string
+  /** There were signs of life. */
+  readonly signs: boolean
+}
+
+/** When its runner was heard of last, where that is too long ago; null while it may live. */
+export function silentSince({ last, signs }: Heard, nowMs: number): string | null {
+  const limitMs = signs ? silentAfterMs : silentWithoutSignsMs
+  return last !== '' && nowMs - Date.parse(last) > limitMs ? last : null
 }

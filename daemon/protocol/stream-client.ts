@@ -3,7 +3,7 @@
  * the number after the last one it gave. What its reader has not taken waits with the daemon, not here. It gives up
  * only where trying again is pointless: a refusal, an ended credential, the end of the stream.
  */
-import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
 import { WebSocket } from 'ws'
 import { z } from 'zod'
 import { RemoteError } from './errors.ts'
@@ -67,7 +67,7 @@ export async function* followStream(
     const retryMs = Math.round(most * (0.5 + Math.random() / 2))
     tries += 1
     onState?.('lost', retryMs)
-    await pause(retryMs, signal)
+    await delay(retryMs, undefined, signal === undefined ? {} : { signal }).catch(() => {})
   }
 }
 
@@ -175,9 +175,3 @@ const notUnderstood = (cause: unknown): RemoteError =>
   new RemoteError('daemon_protocol', 'infra', 'the daemon sent what is no item of a stream', {
     cause,
   })
-
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  const over = AbortSignal.timeout(ms)
-  const either = signal === undefined ? over : AbortSignal.any([over, signal])
-  if (!either.aborted) await once(either, 'abort')
-}

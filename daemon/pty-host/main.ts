@@ -8,7 +8,8 @@ import { chmodSync, rmSync, statSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { DockerEngine } from '../engine/docker.ts'
 import { createLogger } from '../logger.ts'
-import { Sessions } from '../pty/sessions.ts'
+import { openDockerPty } from '../pty/docker-backend.ts'
+import { Sessions, type StartProgram } from '../pty/sessions.ts'
 import { HostServer } from './server.ts'
 
 const lookEveryMs = 2_000
@@ -21,6 +22,7 @@ const { values } = parseArgs({
     socket: { type: 'string' },
     directory: { type: 'string' },
     'engine-socket': { type: 'string' },
+    'engine-command': { type: 'string', multiple: true },
     'log-level': { type: 'string', default: 'info' },
   },
 })
@@ -31,8 +33,7 @@ process.on('uncaughtException', (error) => log.error({ err: error }, 'pty-host.u
 process.on('unhandledRejection', (error) => log.error({ err: error }, 'pty-host.unhandled'))
 for (const name of ['SIGHUP', 'SIGINT', 'SIGPIPE'] as const) process.on(name, () => {})
 
-const engine = await DockerEngine.connect({ socketPath: values['engine-socket'] ?? '' })
-const sessions = new Sessions(engine, values.directory ?? '')
+const sessions = new Sessions(await programs(), values.directory ?? '')
 const over = Promise.withResolvers<string>()
 process.once('SIGTERM', () => over.resolve('SIGTERM'))
 const host = new HostServer({ sessions, shutdown: () => over.resolve('asked'), log })
@@ -62,6 +63,17 @@ log.info({ why }, 'pty-host.ending')
 await sessions[Symbol.asyncDispose]()
 if (inodeOf(socket) === inode) rmSync(socket, { force: true })
 process.exit(0)
+
+/** Over the engine's API, or by the command line that was named. */
+async function programs(): Promise<StartProgram> {
+  const command = values['engine-command']
+  if (command === undefined) {
+    const engine = await DockerEngine.connect({ socketPath: values['engine-socket'] ?? '' })
+    return (spec) => openDockerPty(engine, spec)
+  }
+  const { openCliPty } = await import('../pty/cli-backend.ts')
+  return (spec) => openCliPty(command, spec)
+}
 
 function inodeOf(file: string): number {
   try {

@@ -3,45 +3,20 @@
  * engine keep telling the truth about an exec whose connection broke; the end of the program is the engine's event.
  * Signals come from the host's side, through the container's cgroup, and reach what left the terminal's session too.
  */
-import { readlinkSync } from 'node:fs'
-import { Cgroup } from '../engine/cgroup.ts'
 import type { Engine } from '../engine/engine.ts'
 import { EngineError } from '../errors.ts'
-import { killTree, marked, markerOf, signalTree, ticksNow, type Tree } from '../exec/kill-tree.ts'
+import { killTree, marked, signalTree } from '../exec/kill-tree.ts'
 import type { PtyBackend } from './backend.ts'
-import type { Size } from './resizer.ts'
+import { environmentOf, holdsTerminal, killDeadlineMs, treeOf, type PtySpec } from './program.ts'
 import { wrap } from './start-wrapper.ts'
 
-const killDeadlineMs = 10_000
-
-export interface DockerPtySpec {
-  readonly container: string
-  /** Host pid of the container's PID 1; null where the host can't see its processes. */
-  readonly initPid: number | null
-  readonly pty: string
-  readonly mark: string
-  readonly argv: readonly string[]
-  readonly env: Readonly<Record<string, string>>
-  readonly user?: string | undefined
-  readonly cwd?: string | undefined
-  readonly size: Size
-}
-
-/** What programs are told of the terminal. Never COLUMNS and LINES: they would pin its size. */
-const terminalEnv = { TERM: 'xterm-256color', COLORTERM: 'truecolor', LANG: 'C.UTF-8' }
-
-export async function openDockerPty(engine: Engine, spec: DockerPtySpec): Promise<PtyBackend> {
-  const startedTicks = ticksNow()
-  const cgroup = spec.initPid === null ? null : Cgroup.ofPid(spec.initPid)
-  const tree: Tree | null = cgroup === null ? null : { execId: spec.pty, cgroup, startedTicks }
+export async function openDockerPty(engine: Engine, spec: PtySpec): Promise<PtyBackend> {
+  const tree = treeOf(spec)
   let taker: ((bytes: Buffer) => void) | null = null
   const early: Buffer[] = []
   const handle = await engine.exec(spec.container, {
     argv: wrap(spec.argv, { ...spec.size, mark: spec.mark }),
-    env: [
-      ...Object.entries({ ...terminalEnv, ...spec.env }).map(([name, value]) => `${name}=${value}`),
-      markerOf(spec.pty),
-    ],
+    env: environmentOf(spec),
     stdin: true,
     tty: true,
     take: (bytes) => {
@@ -94,14 +69,4 @@ export async function openDockerPty(engine: Engine, spec: DockerPtySpec): Promis
       })
     },
   }
-}
-
-function holdsTerminal(pid: number): boolean {
-  return ['0', '1', '2'].some((fd) => {
-    try {
-      return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith('/dev/pts/')
-    } catch {
-      return false
-    }
-  })
 }

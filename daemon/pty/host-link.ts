@@ -33,6 +33,8 @@ export interface HostLinkOptions {
   /** `<state dir>/pty` */
   readonly directory: string
   readonly engineSocket: string
+  /** The engine's command line up to `exec`, where sessions go through that; null: over its API. */
+  readonly engineCommand: readonly string[] | null
   readonly logLevel: string
   readonly onEvent: (event: HostEvent) => void
   /** The host ended, and not because it was asked to. */
@@ -45,6 +47,7 @@ function hostEnvironment(): NodeJS.ProcessEnv {
   const cache = module.getCompileCacheDir?.()
   return {
     PATH: process.env['PATH'],
+    HOME: process.env['HOME'],
     MALLOC_ARENA_MAX: '2',
     // The directory that was asked for; the one that is told has a name of its own below it.
     ...(cache === undefined ? {} : { NODE_COMPILE_CACHE: path.dirname(cache) }),
@@ -114,7 +117,7 @@ export class HostLink implements AsyncDisposable {
 
   async #connect(): Promise<void> {
     if (await this.find()) return
-    const { directory, engineSocket, logLevel } = this.#options
+    const { directory, engineSocket, engineCommand, logLevel } = this.#options
     await mkdir(directory, { recursive: true, mode: 0o700 })
     const output = openSync(path.join(directory, 'host.log'), 'a', 0o600)
     const child = spawn(
@@ -125,6 +128,7 @@ export class HostLink implements AsyncDisposable {
         main,
         ...['--socket', this.socketPath, '--directory', directory],
         ...['--engine-socket', engineSocket, '--log-level', logLevel],
+        ...(engineCommand ?? []).flatMap((word) => [`--engine-command=${word}`]),
       ],
       { detached: true, stdio: ['ignore', output, output], cwd: '/', env: hostEnvironment() },
     )

@@ -6,14 +6,17 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import type { Engine } from '../engine/engine.ts'
 import { EngineError, LeaseError } from '../errors.ts'
 import type { PtyOpen, PtyView } from '../protocol/pty.ts'
-import { openDockerPty } from './docker-backend.ts'
+import type { PtyBackend } from './backend.ts'
+import type { PtySpec } from './program.ts'
 import { Recording } from './recording.ts'
 import { Screens } from './screens.ts'
 import { Session } from './session.ts'
 import { newTally } from './tally.ts'
+
+/** By whichever backend. */
+export type StartProgram = (spec: PtySpec) => Promise<PtyBackend>
 
 export interface OpenSession {
   readonly lease: string
@@ -40,14 +43,14 @@ interface Held {
 
 export class Sessions implements AsyncDisposable {
   readonly tally = newTally()
-  readonly #engine: Engine
+  readonly #start: StartProgram
   readonly #directory: string
   readonly #screens = new Screens()
   readonly #held = new Map<string, Held>()
   readonly #listeners = new Set<(event: SessionEvent) => void>()
 
-  constructor(engine: Engine, directory: string) {
-    this.#engine = engine
+  constructor(start: StartProgram, directory: string) {
+    this.#start = start
     this.#directory = directory
   }
 
@@ -69,7 +72,7 @@ export class Sessions implements AsyncDisposable {
     const directory = path.join(this.#directory, lease)
     mkdirSync(directory, { recursive: true, mode: 0o700 })
     const startedAt = new Date().toISOString()
-    const backend = await openDockerPty(this.#engine, {
+    const backend = await this.#start({
       container,
       initPid,
       pty,

@@ -4,9 +4,15 @@
  */
 import type { BoardEntry, BoardList } from '../protocol/board.ts'
 import type { JobDocument, ReportDocument, TrialDocument } from '../protocol/board-documents.ts'
+import { silentSince, type AliveDocument } from '../protocol/board-life.ts'
 import { json } from './api.ts'
 
-type Kinds = { job: JobDocument; trial: TrialDocument; report: ReportDocument }
+type Kinds = {
+  job: JobDocument
+  trial: TrialDocument
+  report: ReportDocument
+  alive: AliveDocument
+}
 type Kind = keyof Kinds
 
 export type Connection = 'connecting' | 'live' | 'lost' | 'paused'
@@ -16,7 +22,11 @@ export class BoardStore {
     job: new Map(),
     trial: new Map(),
     report: new Map(),
+    alive: new Map(),
   }
+  /** Times of the newest that was published of each job, by the daemon's clock. */
+  readonly #heard = new Map<string, string>()
+  #clockAheadMs = 0
   readonly #watchers = new Set<() => void>()
   readonly #loaded = new Map<string, Promise<void>>()
   #source: EventSource | null = null
@@ -41,6 +51,13 @@ export class BoardStore {
     for (const [id, document] of this.#maps.trial)
       if (id.startsWith(`${job}.`)) found.set(document.trial, document)
     return found
+  }
+
+  /** When the runner of a job that is said to run was heard of last, where that is too long ago. */
+  silentSince(job: string): string | null {
+    if (this.jobs.get(job)?.state !== 'running') return null
+    const heard = { last: this.#heard.get(job) ?? '', signs: this.#maps.alive.has(job) }
+    return silentSince(heard, Date.now() + this.#clockAheadMs)
   }
 
   watch(told: () => void, signal: AbortSignal): void {
@@ -88,7 +105,7 @@ export class BoardStore {
 
   #connect(): void {
     if (this.#source !== null || this.#at === null || document.hidden) return
-    const query = new URLSearchParams({ kinds: 'job,trial,report', from: this.#at })
+    const query = new URLSearchParams({ kinds: 'job,trial,report,alive', from: this.#at })
     const source = new EventSource(`/v1/board/changes?${query}`)
     this.#source = source
     this.#onConnection('connecting')
@@ -128,7 +145,8 @@ export class BoardStore {
 
   async #load(kind: Kind, prefix: string): Promise<void> {
     const query = new URLSearchParams({ full: 'true', prefix })
-    const { at, entries } = await json<BoardList>(`/v1/board/${kind}?${query}`)
+    const { at, now, entries } = await json<BoardList>(`/v1/board/${kind}?${query}`)
+    if (now !== undefined) this.#clockAheadMs = Date.parse(now) - Date.now()
     for (const entry of entries) this.#take(entry)
     // changes from the first load on: what a later load overlaps with is only told twice
     this.#at ??= at
@@ -136,7 +154,9 @@ export class BoardStore {
     this.#tell()
   }
 
-  #take({ kind, id, document: value }: BoardEntry): void {
+  #take({ kind, id, time, document: value }: BoardEntry): void {
+    const job = id.split('.')[0] ?? ''
+    if (kind !== 'report' && time > (this.#heard.get(job) ?? '')) this.#heard.set(job, time)
     // anyone with a token of role run may publish anything; what is no document of ours is not shown
     if (!(kind in this.#maps) || !hasShape(kind as Kind, value)) return
     ;(this.#maps[kind as Kind] as Map<string, unknown>).set(id, value)
@@ -171,6 +191,7 @@ const needed: Readonly<Record<Kind, Readonly<Record<string, (value: unknown) => 
     denied: isNumber,
   },
   report: { configurations: Array.isArray, planned: isNumber, scored: isNumber },
+  alive: { job: isText },
 }
 
 function isText(value: unknown): boolean {

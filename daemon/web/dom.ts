@@ -98,3 +98,9 @@ export function onFrame(work: () => void, signal: AbortSignal): () => void {
     })
   }
 }
+
+/** Until the page was left. */
+export function every(ms: number, work: () => void, signal: AbortSignal): void {
+  const timer = setInterval(work, ms)
+  signal.addEventListener('abort', () => clearInterval(timer), { once: true })
+}

@@ -5,14 +5,14 @@ import type {
   ReportDocument,
   TrialDocument,
 } from '../protocol/board-documents.ts'
-import { fill, h, onFrame } from './dom.ts'
+import { every, fill, h, onFrame } from './dom.ts'
 import { count, dollars, duration, instant, percent, short } from './format.ts'
 import { line } from './hostile.ts'
 import { resultsTable, type ResultRow } from './job-results.ts'
 import type { Page } from './page.ts'
-import { progress } from './page-jobs.ts'
+import { progress, silenceMs } from './page-jobs.ts'
 import { dotPlot, scorePlot, type Axis, type Dot, type Point } from './plot.ts'
-import { signs, standingOf, type Standing } from './state.ts'
+import { jobBadge, signs, standingOf, type Standing } from './state.ts'
 
 type AxisName = 'cost' | 'time' | 'tokens'
 
@@ -86,7 +86,7 @@ export function jobPage(page: Page): void {
     page.title(line(job.name, 60))
     const trials = board.trialsOf(id)
     const report = board.reports.get(id)
-    drawHead(head, job)
+    drawHead(head, job, board.silentSince(id))
     const recorded = [...trials.values()]
     fill(
       tiles,
@@ -134,7 +134,13 @@ export function jobPage(page: Page): void {
     fill(plots, ...plotsOf(job, trials, report?.configurations ?? [], axis))
   }, signal)
   board.watch(draw, signal)
-  Promise.all([board.load('job'), board.load('report'), board.load('trial', `${id}.`)]).then(() => {
+  every(silenceMs, draw, signal)
+  Promise.all([
+    board.load('job'),
+    board.load('alive'),
+    board.load('report'),
+    board.load('trial', `${id}.`),
+  ]).then(() => {
     if (board.jobs.has(id)) draw()
     else page.fail(new Error(`no job ${id} has been published here`))
   }, page.fail)
@@ -151,7 +157,7 @@ function intervalText({ overRuns, byTask }: ReportDocument['configurations'][num
 const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
   values.reduce((total, value) => total + of(value), 0)
 
-function drawHead(head: HTMLElement, job: JobDocument): void {
+function drawHead(head: HTMLElement, job: JobDocument, silent: string | null): void {
   fill(
     head,
     h(
@@ -160,7 +166,7 @@ function drawHead(head: HTMLElement, job: JobDocument): void {
       h('a', { href: '/jobs' }, 'Jobs'),
       ' / ',
     ),
-    h('h1', {}, line(job.name), ' ', h('span', { class: `badge job-${job.state}` }, job.state)),
+    h('h1', {}, line(job.name), ' ', jobBadge(job, silent)),
     h(
       'p',
       { class: 'quiet' },

@@ -1,15 +1,20 @@
 /** All jobs, newest first: how far each is, and what it has come to. */
 import type { JobDocument, ReportDocument } from '../protocol/board-documents.ts'
 import { newest } from './board.ts'
-import { h, onFrame } from './dom.ts'
+import { every, h, onFrame } from './dom.ts'
 import { count, instant, percent } from './format.ts'
 import { line } from './hostile.ts'
 import type { Page } from './page.ts'
+import { jobBadge } from './state.ts'
 import { table } from './table.ts'
+
+/** Silence is news that nobody sends. */
+export const silenceMs = 15_000
 
 interface Row {
   readonly job: JobDocument
   readonly report: ReportDocument | undefined
+  readonly silent: string | null
 }
 
 export function jobsPage(page: Page): void {
@@ -32,8 +37,8 @@ export function jobsPage(page: Page): void {
       {
         key: 'state',
         title: 'state',
-        value: ({ job }) => job.state,
-        show: ({ job }) => h('span', { class: `badge job-${job.state}` }, job.state),
+        value: ({ job, silent }) => silent ?? job.state,
+        show: ({ job, silent }) => jobBadge(job, silent),
       },
       {
         key: 'created',
@@ -77,12 +82,17 @@ export function jobsPage(page: Page): void {
   const draw = onFrame(
     () =>
       jobs.update(
-        newest(board.jobs.values()).map((job) => ({ job, report: board.reports.get(job.job) })),
+        newest(board.jobs.values()).map((job) => ({
+          job,
+          report: board.reports.get(job.job),
+          silent: board.silentSince(job.job),
+        })),
       ),
     signal,
   )
   board.watch(draw, signal)
-  Promise.all([board.load('job'), board.load('report')]).then(draw, page.fail)
+  every(silenceMs, draw, signal)
+  Promise.all([board.load('job'), board.load('alive'), board.load('report')]).then(draw, page.fail)
 }
 
 export function progress(done: number, all: number): HTMLElement {

@@ -6,13 +6,13 @@ import type { StepDocument, TrialDocument } from '../protocol/board-documents.ts
 import type { TrialResult } from './result.ts'
 import { jsonOrNull } from './api.ts'
 import { Blocked } from './blocked.ts'
-import { fill, h, onFrame, type Child } from './dom.ts'
+import { every, fill, h, onFrame, type Child } from './dom.ts'
 import { evidencePanel, factsPanel, patchPanel, phasesBar, testsPanel } from './trial-panels.ts'
 import { count, dollars, duration, instant, short } from './format.ts'
 import { line } from './hostile.ts'
 import type { Page } from './page.ts'
 import { growthPlot } from './plot.ts'
-import { badge, standingOf } from './state.ts'
+import { badge, silentTitle, standingOf } from './state.ts'
 import { stepList } from './steps.ts'
 import { followSteps } from './follow-steps.ts'
 import { tabs } from './tabs.ts'
@@ -167,7 +167,7 @@ export function trialPage(page: Page): void {
       return
     }
     page.title(line(document.task, 60))
-    drawHead(head, document)
+    drawHead(head, document, board.silentSince(job))
     fill(tiles, ...tilesOf(document))
     follow(document)
     pane.running(document.state === 'running', document.startedAt)
@@ -185,12 +185,12 @@ export function trialPage(page: Page): void {
   }
   board.watch(draw, signal)
   // the clock of one that runs
-  const ticking = setInterval(() => board.trial(job, trial)?.state === 'running' && draw(), 1_000)
-  signal.addEventListener('abort', () => clearInterval(ticking), { once: true })
-  Promise.all([board.load('job'), job === '' ? undefined : board.load('trial', id)]).then(
-    draw,
-    page.fail,
-  )
+  every(1_000, () => board.trial(job, trial)?.state === 'running' && draw(), signal)
+  Promise.all([
+    board.load('job'),
+    board.load('alive'),
+    job === '' ? undefined : board.load('trial', id),
+  ]).then(draw, page.fail)
 }
 
 function crumbs(job: string, name: string, trial: string): HTMLElement {
@@ -214,7 +214,7 @@ function drawPlain(head: HTMLElement, job: string, trial: string, why: string): 
   )
 }
 
-function drawHead(head: HTMLElement, trial: TrialDocument): void {
+function drawHead(head: HTMLElement, trial: TrialDocument, silent: string | null): void {
   const standing = standingOf(trial)
   fill(
     head,
@@ -238,6 +238,13 @@ function drawHead(head: HTMLElement, trial: TrialDocument): void {
       { class: 'quiet' },
       `${line(trial.configuration, 60)} · run ${trial.run} · started ${instant(trial.startedAt)}${trial.blame === null ? '' : ` · blame: ${line(trial.blame)}`}`,
     ),
+    silent === null || trial.state !== 'running'
+      ? null
+      : h(
+          'p',
+          { class: 'reason-line void' },
+          `Not heard of since ${instant(silent)}: ${silentTitle}.`,
+        ),
     trial.reason === null && trial.note === null
       ? null
       : h(

@@ -1,6 +1,7 @@
 /** How a trial stands, as a word, a sign and a colour: never by colour alone. */
-import type { TrialDocument } from '../protocol/board-documents.ts'
+import type { JobDocument, TrialDocument } from '../protocol/board-documents.ts'
 import { h } from './dom.ts'
+import { instant } from './format.ts'
 
 export type Standing = 'passed' | 'failed' | 'void' | 'running' | 'planned'
 
@@ -28,3 +29,16 @@ export function badge(standing: Standing, text: string = standing): HTMLElement 
     text,
   )
 }
+
+/** `silent`: since when its runner was not heard of, though it is said to run. */
+export function jobBadge({ state }: JobDocument, silent: string | null): HTMLElement {
+  if (silent === null) return h('span', { class: `badge job-${state}` }, state)
+  return h(
+    'span',
+    { class: 'badge job-silent', title: silentTitle },
+    `not heard of since ${instant(silent)}`,
+  )
+}
+
+export const silentTitle =
+  'its runner gives no sign of life: it was killed, or can’t reach this daemon; `closedbook resume` goes on with the job'

@@ -3,7 +3,7 @@
  * were or as they come. The board keeps what runners have published beside that daemon, so that a trial of another
  * host can be read from here.
  */
-import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { boardListSchema, type BoardList } from '../../daemon/protocol/board.ts'
 import { silentSince } from '../../daemon/protocol/board-life.ts'
@@ -189,8 +189,10 @@ async function silence(client: Client, { job }: PublishedTrial): Promise<string 
     await list(client, 'alive', { prefix: job }),
   ]
   const now = Math.max(...lists.map((one) => Date.parse(one.now ?? '')))
-  const heard = lists.flatMap(({ entries }) => entries.map(({ time }) => time))
-  return Number.isNaN(now) ? null : silentSince(heard, now)
+  const times = lists.flatMap(({ entries }) => entries.map(({ time }) => time))
+  const last = times.toSorted().at(-1) ?? ''
+  const signs = lists.at(-1)?.entries.length !== 0
+  return Number.isNaN(now) ? null : silentSince({ last, signs }, now)
 }
 
 async function list(
@@ -204,6 +206,5 @@ async function list(
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  const either = AbortSignal.any([AbortSignal.timeout(ms), signal])
-  if (!either.aborted) await once(either, 'abort')
+  await delay(ms, undefined, { signal }).catch(() => {})
 }

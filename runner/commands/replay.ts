@@ -4,8 +4,12 @@ import path from 'node:path'
 import { text as textOf } from 'node:stream/consumers'
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { parseCast, type Cast } from '../../daemon/protocol/pty-cast.ts'
+import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import type { PtyView } from '../../daemon/protocol/pty.ts'
+import { findPublished } from '../board/read-trial.ts'
 import { RunnerError } from '../errors.ts'
 import { findTrial, newestExecution } from '../job/find-trial.ts'
+import { findLeases } from '../pty/find-session.ts'
 import { LocalTerminal } from '../pty/local-terminal.ts'
 import { play, toRaw, toText, toV3 } from '../pty/play.ts'
 import { note, withContext, type Context } from './context.ts'
@@ -118,7 +122,7 @@ async function findRecording(
   const execution = trial === null ? null : await newestExecution(trial)
   const kept = execution === null ? null : await castIn(execution, pty)
   if (kept !== null) return readFile(kept, 'utf8')
-  const views = (await client.ptys(trial?.planned.trial ?? text)).filter(
+  const views = (await ptysOf(client, trial?.planned.trial ?? text)).filter(
     (view) => pty === undefined || view.pty.startsWith(pty),
   )
   const view = views.findLast(({ role }) => role === 'agent') ?? views.at(-1)
@@ -128,6 +132,19 @@ async function findRecording(
     'operator',
     `there is no recording of ${JSON.stringify(text)}: it is no file, and no terminal was opened in a trial or lease of that id`,
   )
+}
+
+/** A daemon knows ids; a beginning is looked for among what is open there, and what was published. */
+async function ptysOf(client: DaemonClient, text: string): Promise<PtyView[]> {
+  const exact = await client.ptys(text)
+  if (exact.length > 0) return exact
+  const open = await findLeases(client, text).catch((error: unknown) => {
+    if (error instanceof RunnerError && error.code === 'trial_unknown') return []
+    throw error
+  })
+  const [lease] = open
+  const whole = lease?.trial ?? lease?.lease ?? (await findPublished(client, text))?.trial
+  return whole === undefined ? [] : client.ptys(whole)
 }
 
 async function castIn(directory: string, pty: string | undefined): Promise<string | null> {

@@ -93,7 +93,7 @@ export const withJobOptions = (command: Command): Command =>
     .addOption(
       new Option(
         '--atif <version>',
-        "of the trajectories for Harbor's tools; default: 1.8, Harbor before 0.26 reads 1.7",
+        "of the trajectories for Harbor's tools; default: 1.8, Harbor up to 0.22 reads 1.7 at most",
       ).choices(atifVersions),
     )
 

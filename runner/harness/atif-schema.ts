@@ -14,7 +14,7 @@ export const trajectoryOptionsSchema = z.strictObject({
     .enum(atifVersions)
     .default(defaultAtifVersion)
     .describe(
-      "version of Harbor's trajectory format that is written; Harbor before 0.26 reads 1.7",
+      "version of Harbor's trajectory format that is written; Harbor up to 0.22 reads 1.7 at most",
     ),
 })
 export type TrajectoryOptions = z.infer<typeof trajectoryOptionsSchema>

@@ -3,7 +3,7 @@
  * a terminal lives, and nothing that the agent wrote is more than text.
  */
 import { fileURLToPath } from 'node:url'
-import type { Page } from 'playwright-core'
+import type { Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { imageTags } from '../../images/build.ts'
@@ -199,9 +199,46 @@ void t.test(
   },
 )
 
+void t.test('a job whose runner was killed does not look as if it ran', async (t) => {
+  const published = (await daemon.client.call('GET', `/v1/board/job/${ran.job}`)) as object
+  const one = (await daemon.client.call('GET', `/v1/board/trial/${ran.job}.${trial}`)) as object
+  const put = async (at: string, body: object): Promise<void> =>
+    void (await daemon.client.call('PUT', `/v1/board/${at}`, { body }))
+  const running = { job: 'jobofadeadrunner', state: 'running' }
+  await put('job/jobofadeadrunner', { ...published, ...running, name: 'left alone' })
+  await put(`trial/jobofadeadrunner.${trial}`, { ...one, ...running, verdict: null })
+  await put('alive/jobofadeadrunner', { job: 'jobofadeadrunner', host: 'gone' })
+  const { page, url, seen, context } = await signIn(browser, daemon)
+  await page.clock.install()
+  await page.goto(`${url}/`)
+  await page.waitForSelector('.badge.job-running')
+  await page.clock.fastForward(100_000)
+  t.equal(await page.locator('.badge.job-silent').count(), 0, 'signs of life may be late')
+  await page.clock.fastForward(100_000)
+  await page.waitForSelector('.badge.job-silent')
+  t.match(await page.textContent('.badge.job-silent'), /^not heard of since \d{4}-/)
+  t.equal(await page.locator('.badge.job-running').count(), 0)
+  t.equal(await page.locator('.badge.job-ended').count(), 1, 'one that has ended needs no sign')
+  // what a page loads tells it the daemon's clock, which has not gone on
+  await page.getByRole('link', { name: 'left alone' }).click()
+  await page.waitForSelector('h1 .badge.job-running')
+  await page.clock.fastForward(200_000)
+  await page.waitForSelector('h1 .badge.job-silent')
+  await page.locator('.trial-grid .cell').first().click()
+  await page.waitForSelector('h1 .badge.running')
+  await page.clock.fastForward(200_000)
+  await page.waitForSelector('.reason-line.void')
+  t.match(await page.textContent('.reason-line.void'), /Not heard of since.*closedbook resume/)
+  await harmless(t, page, seen)
+  await context.close()
+})
+
 /** Cells of a terminal are under a layer that takes the mouse. */
 async function clickCell(page: Page, text: string): Promise<void> {
-  const box = await page.getByText(text).last().boundingBox()
+  let box: Awaited<ReturnType<Locator['boundingBox']>> = null
+  // a row that is drawn anew is in no place for a moment
+  for (const deadline = Date.now() + 10_000; box === null && Date.now() < deadline;)
+    box = await page.getByText(text).last().boundingBox()
   if (box === null) throw new Error(`${text} is not in sight`)
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2, { steps: 3 })
   await page.mouse.click(box.x + box.width / 2, box.y + box.height / 2)

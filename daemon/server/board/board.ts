@@ -161,7 +161,9 @@ export class Board {
     let n = 0
     while (!signal.aborted) {
       const more = this.wait(signal)
-      const piece = (await reader.next()).map((line) => ({ n: ++n, line }))
+      // most changes are of something else, and cost a reader nothing
+      const grown = (this.#facts.get(keyOf(kind, id))?.lines ?? 0) > n
+      const piece = grown ? (await reader.next()).map((line) => ({ n: ++n, line })) : []
       const wanted = piece.filter((each) => each.n >= from)
       if (wanted.length > 0) yield wanted
       if (piece.length > 0) continue

@@ -14,7 +14,7 @@ import { vendored, withPaths } from './vendored.ts'
 
 const webDirectory = fileURLToPath(new URL('../../web', import.meta.url))
 /** Of daemon/protocol/, what needs no Node: the browser uses the same code as we do. */
-const sharedModules = ['pty-frames.ts'] as const
+const sharedModules = ['board-life.ts', 'pty-frames.ts'] as const
 const protocolDirectory = fileURLToPath(new URL('../../protocol', import.meta.url))
 
 export interface Asset {

@@ -139,7 +139,7 @@ void t.test(
         choices: [{ delta: { content: 'Hi', tool_calls: [{ index: 0, id: 'call_0_0' }] } }],
       },
       { choices: [{ delta: {}, finish_reason: 'tool_calls' }] },
-      { choices: [], usage: { prompt_tokens: 3 } },
+      { choices: { length: 0 }, usage: { prompt_tokens: 3 } },
     ])
     t.match(JSON.parse((await sandbox.ask()).text), {
       object: 'chat.completion',

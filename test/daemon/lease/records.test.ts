@@ -1,16 +1,6 @@
 /** What a lease is made of besides its sandbox: its states, its place on the host, its journal, events and bundles. */
 import { createHash } from 'node:crypto'
-import {
-  appendFile,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  stat,
-  utimes,
-  writeFile,
-} from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
@@ -133,32 +123,6 @@ void t.test('the journal keeps whole records, forgets none, and guesses nothing'
     message: /foreign\.json.*move it away/,
   })
 })
-
-void t.test(
-  'events are numbered over restarts, followed, and a torn line is left out',
-  async (t) => {
-    const file = path.join(folder, 'events.jsonl')
-    const state = (name: 'ready' | 'closing') =>
-      ({ type: 'state', state: name, reason: null }) as const
-    {
-      await using log = await EventLog.open('lease0000001', file)
-      log.append(state('ready'))
-    }
-    await appendFile(file, '{"seq": 2, "ti')
-    const log = await EventLog.open('lease0000001', file)
-    const seen: string[] = []
-    const following = (async () => {
-      for await (const { seq, event } of log.read(1, { follow: true }))
-        seen.push(`${seq} ${event.type === 'state' ? event.state : event.type}`)
-    })()
-    log.append(state('closing'))
-    await log[Symbol.asyncDispose]()
-    await following
-    log.append(state('closing'))
-    t.strictSame(seen, ['1 ready', '2 closing'])
-    await log[Symbol.asyncDispose]()
-  },
-)
 
 void t.test(
   'a command that ran is told with its end, its totals, its head and its tail',

@@ -8,6 +8,7 @@ import { DaemonClient } from '../../../daemon/protocol/client.ts'
 import { streamProtocol, type StreamItem } from '../../../daemon/protocol/stream-frames.ts'
 import { addBoardRoutes } from '../../../daemon/server/board/board-routes.ts'
 import { Board } from '../../../daemon/server/board/board.ts'
+import { openApi } from '../../../daemon/server/openapi.ts'
 import {
   StreamSockets,
   type NumberedLine,
@@ -27,9 +28,11 @@ const upTo = (count: number): number[] => Array.from({ length: count }, (_, inde
 async function world(name: string, given: Partial<StreamSocketLimits> = {}) {
   const board = await Board.open(path.join(directory, name), limits, silent)
   const streams = new StreamSockets(given)
+  let described: { readonly paths?: unknown } = {}
   const pulled = { lines: 0 }
   const server = await listener(directory, {}, (router) => {
     addBoardRoutes(router, board, streams)
+    described = openApi(router)
     router.onUpgrade(
       '/v1/flood',
       { role: 'view', summary: 'more than anyone takes' },
@@ -42,7 +45,7 @@ async function world(name: string, given: Partial<StreamSocketLimits> = {}) {
     const lines = upTo(count).map((n) => lineOf(last + n))
     last = await board.append('steps', 'job.trial.1', last + 1, lines)
   }
-  return { ...server, board, streams, pulled, append }
+  return { ...server, board, streams, pulled, append, described }
 }
 
 const floodItems = 3_000
@@ -110,6 +113,18 @@ void t.test('a stream goes on where its reader was, and ends where it is to end'
   t.equal((await none.closed)[0], 400)
   const plain = await ask(url, `${at}?from=94`, headers)
   t.equal(plain.text, `${lineOf(94)}\n${lineOf(95)}\n`, 'JSON lines of the same numbers')
+  t.match(
+    server.described.paths,
+    {
+      '/v1/board/{kind}/{id}/lines': {
+        get: {
+          parameters: [{ name: 'kind' }, { name: 'id' }, { name: 'from' }, { name: 'follow' }],
+          responses: { 101: { description: /closedbook\.stream\.v1/ }, 200: {} },
+        },
+      },
+    },
+    'one path, as it is asked for',
+  )
   const bare = connect(url, `${at}?follow=false`, headers, [])
   t.equal((await bare.closed)[0], 1000, 'a client without subprotocols is served too')
   await until(() => server.streams.counts.open === 0)

@@ -1,6 +1,6 @@
 /**
  * Unmodified mini-SWE-agent on a sample task against recorded exchanges: what a result says is what was measured, to
- * the token, the cent and the call.
+ * the token, the cent and the call; and the same harness inside the task's sandbox comes to the same.
  */
 import { createHash } from 'node:crypto'
 import { access, readFile } from 'node:fs/promises'
@@ -43,17 +43,12 @@ async function exchangesOf(file: string): Promise<RecordedCall[]> {
   return lines.map((line) => recordedCallSchema.parse(JSON.parse(line)))
 }
 
-/** Two runs of the task: the first is recorded to solve it, the second not to. */
+/** Two runs of the task: the first is recorded to solve it, the second not to. The first is also run inside. */
 export async function checkRecordedRuns(t: Test, engine: TestEngine, task: string): Promise<void> {
   await using daemon = await TestDaemon.open(engine.socketPath)
   const config = path.join(root, 'images/replay.yaml')
-  const cli = await daemon.cli(
-    [
-      ...['run', '--task', sampleTask(task), '--unqualified'],
-      ...['--config', config, '--runs', '2', '--json'],
-    ],
-    { timeoutMs: 280_000 },
-  )
+  const run = ['run', '--task', sampleTask(task), '--unqualified', '--config', config, '--json']
+  const cli = await daemon.cli([...run, '--runs', '2'], { timeoutMs: 280_000 })
   const { line, results, jobDir } = await readRun(daemon, cli)
   t.equal(cli.code, 0, 'every planned trial is scored, whatever the verdicts')
   t.equal(cli.stdout.trim().split('\n').length, 1, 'one line on stdout')
@@ -69,6 +64,47 @@ export async function checkRecordedRuns(t: Test, engine: TestEngine, task: strin
       await checkFigures(t, result, jobDir)
       await checkEvidence(t, result, jobDir)
     })
+  await t.test('inside the sandbox it comes to the same', async (t) => {
+    const inside = await readRun(
+      daemon,
+      await daemon.cli([...run, '--harness', 'mini-swe-agent:inside'], { timeoutMs: 280_000 }),
+    )
+    const [result] = inside.results
+    t.equal(result?.configuration.harness, 'mini-swe-agent:inside')
+    t.strictSame(result && outcomeOf(result), results[0] && outcomeOf(results[0]))
+    t.strictSame(
+      await commandsOf(inside.jobDir, result?.trial ?? ''),
+      await commandsOf(jobDir, results[0]?.trial ?? ''),
+      'the same commands, step by step',
+    )
+  })
+}
+
+/** All that must not depend on where the harness runs. */
+const outcomeOf = ({
+  verdict,
+  suites,
+  usage,
+  costUsd,
+  steps,
+  reported,
+  egress,
+  ...result
+}: TrialResult) => ({
+  ...{ verdict, suites, usage, costUsd, steps, egress, notes: result.notes },
+  patch: result.digests.patch,
+  reported: { ...reported, costUsd: null },
+})
+
+/** The log keeps a long command of a harness inside by its beginning. */
+const beginning = 1_000
+
+async function commandsOf(jobDir: string, trial: string): Promise<string[][]> {
+  const [execution = ''] = await executionDirs(jobDir, trial)
+  const all: string[][] = []
+  for await (const { commands } of readSteps(execution))
+    all.push(commands.map(({ command }) => command.slice(0, beginning)))
+  return all
 }
 
 async function checkFigures(t: Test, result: TrialResult, jobDir: string): Promise<void> {
@@ -95,6 +131,7 @@ async function checkFigures(t: Test, result: TrialResult, jobDir: string): Promi
   t.equal(result.reported?.steps, result.steps, 'the harness counts the same calls')
   t.equal(result.reported?.inputTokens, expected.inputTokens, 'and the same tokens')
   t.equal(result.reported?.exitStatus, 'Submitted')
+  t.equal(result.notes, undefined, 'no word against its trajectory, or anything else')
   let steps = 0
   for await (const step of readSteps(execution)) if (step.tokens !== null) steps += 1
   t.equal(steps, result.steps, 'each step is in the step log')

@@ -4,6 +4,12 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
 import { boardListSchema } from '../../../daemon/protocol/board.ts'
+import {
+  signOfLifeMs,
+  silentAfterMs,
+  silentSince,
+  type Heard,
+} from '../../../daemon/protocol/board-life.ts'
 import { DaemonClient } from '../../../daemon/protocol/client.ts'
 import { Board } from '../../../daemon/server/board/board.ts'
 import { addBoardRoutes } from '../../../daemon/server/board/board-routes.ts'
@@ -131,6 +137,7 @@ void t.test(
       trials: { length: 4 },
       directory: jobDir,
     })
+    t.match(await get(`alive/${plan.job}`), { job: plan.job }, 'a sign of life')
     t.match(await get(`trial/${id}`), {
       state: 'recorded',
       verdict: result.verdict,
@@ -210,3 +217,20 @@ void t.test(
     t.equal(troubles.length, 2, 'one that never comes back ends in bounded time')
   },
 )
+
+void t.test('a runner that gives no sign of life is not heard of, after a while', (t) => {
+  const last = '2026-03-01T12:00:00.000Z'
+  const after = (ms: number): number => Date.parse(last) + ms
+  const rows: readonly (readonly [why: string, heard: Heard, nowMs: number, silent: boolean])[] = [
+    ['just now', { last, signs: true }, after(1_000), false],
+    ['two signs are late', { last, signs: true }, after(2.5 * signOfLifeMs), false],
+    ['none comes', { last, signs: true }, after(silentAfterMs + 1), true],
+    ['one that gives none may think', { last, signs: false }, after(3_600_000), false],
+    ['but not for days', { last, signs: false }, after(48 * 3_600_000), true],
+    ['a clock that went back', { last, signs: true }, after(-60_000), false],
+    ['nothing is known', { last: '', signs: true }, after(0), false],
+  ]
+  for (const [why, heard, nowMs, silent] of rows)
+    t.equal(silentSince(heard, nowMs), silent ? last : null, why)
+  t.end()
+})

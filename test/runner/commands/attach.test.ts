@@ -2,69 +2,20 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { spawn, type IPty } from 'node-pty'
 import t from 'tap'
 import { ptyWorld, until } from '../../support/pty.ts'
+import { Terminal } from '../../support/terminal.ts'
 
 const world = await ptyWorld({}, 'trial-on-a-terminal')
 const { daemon, lease, open } = world
 t.teardown(() => world[Symbol.asyncDispose]())
-const bin = fileURLToPath(new URL('../../../runner/bin/closedbook.mjs', import.meta.url))
 
-class Terminal implements AsyncDisposable {
-  readonly pty: IPty
-  text = ''
-  readonly ended: Promise<number>
-
-  /** `closedbook ARGS` in a shell that tells the terminal's settings before and after. */
-  constructor(args: string, { cols = 140, rows = 50 } = {}) {
-    const script = `echo "before $(stty -g)"; "$0" --no-warnings ${bin} ${args}; echo "status $?"; echo "after $(stty -g)"`
-    this.pty = spawn('/bin/sh', ['-c', script, process.execPath], {
-      ...{ cols, rows, name: 'xterm-256color' },
-      env: { ...process.env, CLOSEDBOOK_STATE_DIR: daemon.stateDir, NO_COLOR: '1' } as Record<
-        string,
-        string
-      >,
-    })
-    this.pty.onData((data) => (this.text += data))
-    this.ended = new Promise((resolve) => this.pty.onExit(({ exitCode }) => resolve(exitCode)))
-  }
-
-  async until(what: RegExp): Promise<void> {
-    await until(`${what} in ${JSON.stringify(this.text.slice(-600))}`, () => what.test(this.text))
-  }
-
-  /** Of a terminal that is as it was. */
-  async restored(): Promise<boolean> {
-    await this.until(/after [0-9a-f:]+/)
-    const [before, after] = ['before', 'after'].map(
-      (word) => new RegExp(`${word} ([0-9a-f:]+)`).exec(this.text)?.[1],
-    )
-    return before !== undefined && before === after
-  }
-
-  /** Pid of the command itself. */
-  async command(): Promise<number> {
-    const { stdout } = await daemonChildren(this.pty.pid)
-    return stdout
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.pty.kill('SIGKILL')
-    await this.ended
-  }
-}
-
-async function daemonChildren(pid: number): Promise<{ stdout: number }> {
-  const { readFile } = await import('node:fs/promises')
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
-  return { stdout: Number(children.trim().split(' ').at(-1)) }
-}
+const terminalOf = (args: string, size: { cols?: number; rows?: number } = {}): Terminal =>
+  new Terminal(args, { env: { CLOSEDBOOK_STATE_DIR: daemon.stateDir }, ...size })
 
 t.test('attach looks on: it types nothing, follows, and leaves by its keys', async (t) => {
   const view = await open('echo ready; read x; echo "got $x"; exit 5')
-  await using terminal = new Terminal(`attach trial-on --pty ${view.pty.slice(0, 6)}`)
+  await using terminal = terminalOf(`attach trial-on --pty ${view.pty.slice(0, 6)}`)
   await terminal.until(/read-only; Ctrl-\] then \. leaves/)
   await terminal.until(/ready/)
   terminal.pty.write('typed\r')
@@ -76,7 +27,7 @@ t.test('attach looks on: it types nothing, follows, and leaves by its keys', asy
   t.match(found, { state: 'running', personInput: false })
   t.notOk((await daemon.client.lease(lease)).assisted, 'looking on is no help')
 
-  await using second = new Terminal(`attach ${lease} --control --detach-keys ctrl-p,ctrl-q`, {
+  await using second = terminalOf(`attach ${lease} --control --detach-keys ctrl-p,ctrl-q`, {
     cols: 80,
     rows: 20,
   })
@@ -93,7 +44,7 @@ t.test('attach looks on: it types nothing, follows, and leaves by its keys', asy
 t.test(
   "a shell follows its window, ends with its program, and is told as a person's",
   async (t) => {
-    await using terminal = new Terminal(`shell ${lease} -- sh`, { cols: 91, rows: 31 })
+    await using terminal = terminalOf(`shell ${lease} -- sh`, { cols: 91, rows: 31 })
     await terminal.until(/assisted: recorded, never scored/)
     await terminal.until(/[#$] $/)
     terminal.pty.write('stty size; echo $((40+2))\r')
@@ -128,7 +79,7 @@ t.test('a terminal is put back on every way out', async (t) => {
     ['SIGHUP', 130],
     ['SIGINT', 130],
   ] as const) {
-    await using terminal = new Terminal(`attach ${lease} --pty ${view.pty}`)
+    await using terminal = terminalOf(`attach ${lease} --pty ${view.pty}`)
     await terminal.until(/running/)
     process.kill(await terminal.command(), signal)
     await terminal.until(/status \d+/)
@@ -136,7 +87,7 @@ t.test('a terminal is put back on every way out', async (t) => {
     t.match(terminal.text, new RegExp(`status ${status}`), signal)
     t.ok(terminal.text.includes('\u001B[?1049l') && terminal.text.includes('\u001B[?2004l'), signal)
   }
-  await using terminal = new Terminal(`attach ${lease} --pty ${view.pty}`)
+  await using terminal = terminalOf(`attach ${lease} --pty ${view.pty}`)
   await terminal.until(/running/)
   await daemon.kill()
   await terminal.until(/connection lost at byte \d+/)
@@ -179,7 +130,7 @@ t.test(
     const file = path.join(directory, 'torn.cast')
     const { stdout } = await daemon.cli(['replay', lease, '--pty', view.pty, '--export', 'v2'])
     await writeFile(file, stdout.slice(0, -6))
-    await using terminal = new Terminal(`replay ${file} --speed 50`)
+    await using terminal = terminalOf(`replay ${file} --speed 50`)
     await terminal.until(/the last line was torn/)
     await terminal.until(/second[\s\S]*status 0/)
     t.ok(await terminal.restored())

@@ -285,6 +285,7 @@ configurations: [noop.yaml, {name: mine, harness: oracle}]
 runs: 2
 concurrency: 4
 out: ./results
+trajectory: {atif: "1.7"}
 `,
   )
   t.match(await loadJobFile(path), {
@@ -294,6 +295,7 @@ out: ./results
     runs: 2,
     concurrency: { trials: 4 },
     out: join(scratch.path, 'results'),
+    trajectory: { atif: '1.7' },
   })
 })
 
@@ -311,6 +313,10 @@ void t.test('what is wrong with a job file is said', async (t) => {
     ],
     ['tasks: [a]\nconfigurations: [{harness: noop}]\nrun: 3', /unknown key "run"/],
     ['tasks: [a]\nconfigurations: [{harness: noop}]\nruns: 0', /runs: /],
+    [
+      'tasks: [a]\nconfigurations: [{harness: noop}]\ntrajectory: {atif: "1.6"}',
+      /trajectory\.atif: /,
+    ],
   ]
   for (const [text, message] of rows) {
     await using scratch = await Scratch.make()
