@@ -10,7 +10,10 @@ import { table } from './table.ts'
 
 export function phasesBar({ phasesMs }: TrialResult): HTMLElement {
   const phases = Object.entries(phasesMs).filter(([, ms]) => ms > 0)
-  const all = phases.reduce((sum, [, ms]) => sum + ms, 0)
+  const worked = phases.reduce((sum, [name, ms]) => sum + (name === 'queue' ? 0 : ms), 0)
+  // A long wait would squeeze what was done into a corner.
+  const widthOf = (name: string, ms: number): number =>
+    name === 'queue' ? Math.min(ms / worked, 0.12) : ms / worked
   return h(
     'div',
     {
@@ -22,9 +25,9 @@ export function phasesBar({ phasesMs }: TrialResult): HTMLElement {
       const part = h(
         'span',
         { class: `phase phase-${name}`, title: `${name}: ${duration(ms)}` },
-        ms / all > 0.08 ? `${name} ${duration(ms)}` : '',
+        widthOf(name, ms) > 0.08 ? `${name} ${duration(ms)}` : '',
       )
-      part.style.flexGrow = String(Math.max(ms / all, 0.004))
+      part.style.flexGrow = String(Math.max(widthOf(name, ms), 0.004))
       return part
     }),
   )
