@@ -104,8 +104,11 @@ export class EventLog implements AsyncDisposable {
   }
 
   async flush(): Promise<void> {
-    if (this.#stream.destroyed || this.#stream.writableLength === 0) return
-    await new Promise<void>((resolve) => this.#stream.write('', () => resolve()))
+    if (this.#stream.closed || this.#stream.writableLength === 0) return
+    // A write to a stream that is ending would destroy it, with what waits in it.
+    if (this.#stream.writableEnded || this.#stream.destroyed)
+      await once(this.#stream, 'close').catch(() => {})
+    else await new Promise<void>((resolve) => this.#stream.write('', () => resolve()))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -10,7 +10,7 @@ import { table } from './table.ts'
 
 export function phasesBar({ phasesMs }: TrialResult): HTMLElement {
   const phases = Object.entries(phasesMs).filter(([, ms]) => ms > 0)
-  const worked = phases.reduce((sum, [name, ms]) => sum + (name === 'queue' ? 0 : ms), 0)
+  const worked = phases.reduce((sum, [name, ms]) => sum + (name === 'queue' ? 0 : ms), 0) || 1
   // A long wait would squeeze what was done into a corner.
   const widthOf = (name: string, ms: number): number =>
     name === 'queue' ? Math.min(ms / worked, 0.12) : ms / worked

@@ -71,3 +71,26 @@ void t.test('events are read some at a time, however many and long, and from any
   )
   t.same(await Array.fromAsync(readEvents(`${file}.none`, 1)), [])
 })
+
+void t.test('a reader takes nothing from a log that closes while it reads', async (t) => {
+  const file = path.join(folder, 'closing-events.jsonl')
+  const log = await EventLog.open('lease0000003', file)
+  const following = Array.fromAsync(log.read(1, { follow: true }))
+  const state = (reason: string) => ({ type: 'state', state: 'closing', reason }) as const
+  log.append(state('é😀'))
+  // the file is open now: what follows waits behind one write
+  for await (const { seq } of log.read(1, { follow: true })) if (seq === 1) break
+  for (let n = 2; n <= 6; n += 1) log.append(state('é😀'.repeat(n)))
+  await log[Symbol.asyncDispose]()
+  const all = [1, 2, 3, 4, 5, 6]
+  t.same(
+    (await following).map(({ seq }) => seq),
+    all,
+  )
+  const kept = (await Array.fromAsync(readEvents(file, 1))).flat()
+  t.same(
+    kept.map(({ seq }) => seq),
+    all,
+  )
+  t.match(kept.at(-1), { event: { reason: 'é😀'.repeat(6) } })
+})
