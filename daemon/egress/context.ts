@@ -73,15 +73,18 @@ export function whileOpen(
   socket: Socket,
 ): Disposable & { signal: AbortSignal } {
   const controller = new AbortController()
-  const abort = (): void => controller.abort()
-  socket.once('close', abort)
-  context.signal.addEventListener('abort', abort, { once: true })
-  if (socket.destroyed || context.signal.aborted) abort()
+  const end = (why: string): void => controller.abort(new DOMException(why, 'AbortError'))
+  const gone = (): void => end('client gone')
+  const shut = (): void => end('egress shut')
+  socket.once('close', gone)
+  context.signal.addEventListener('abort', shut, { once: true })
+  if (context.signal.aborted) shut()
+  else if (socket.destroyed) gone()
   return {
     signal: controller.signal,
     [Symbol.dispose]: () => {
-      socket.off('close', abort)
-      context.signal.removeEventListener('abort', abort)
+      socket.off('close', gone)
+      context.signal.removeEventListener('abort', shut)
     },
   }
 }

@@ -37,13 +37,17 @@ export async function forwardHttp(
   const lifetime = setTimeout(() => stop('lifetime reached'), limits.lifetimeMs)
   upstream.setTimeout(limits.idleTimeoutMs, () => stop('idle'))
   using _metered = meter.watch(upstream, stop)
-  const onAbort = (): void => stop('egress shut')
+  const onAbort = (): void =>
+    stop(signal.reason instanceof Error ? signal.reason.message : 'egress shut')
   const onClientGone = (): void => {
     if (!response.writableFinished) stop('client gone')
   }
   signal.addEventListener('abort', onAbort, { once: true })
   response.once('close', onClientGone)
   try {
+    // It may have gone while its host was dialed; nothing would tell of it from here on.
+    if (signal.aborted) onAbort()
+    signal.throwIfAborted()
     const answer = await exchange(request, upstream, path, authority)
     response.sendDate = false
     response.writeHead(
@@ -53,7 +57,9 @@ export async function forwardHttp(
     )
     // Headers of a stream that is slow to start must not wait for its first byte.
     response.flushHeaders()
-    await pour(answer, response)
+    await pour(answer, response, () => upstream.readableEnded || !endsByClosing(request, answer))
+    // A client that sends all before it listens would wait for what nobody reads any more.
+    request.unpipe().resume()
   } catch {
     const idle = cause === 'idle' || cause === 'lifetime reached'
     if (cause === 'ended') cause = 'upstream failed'
@@ -72,7 +78,11 @@ export async function forwardHttp(
  * Resolves when all of the answer has been taken, rejects when either side ends early. Not `stream.pipeline`: what that
  * makes for each call outlives it by several collections, and the pauses were most of the proxy's latency at p99.
  */
-function pour(answer: IncomingMessage, response: ServerResponse): Promise<void> {
+function pour(
+  answer: IncomingMessage,
+  response: ServerResponse,
+  whole: () => boolean,
+): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   answer.once('error', reject)
   answer.once('close', () => {
@@ -81,8 +91,22 @@ function pour(answer: IncomingMessage, response: ServerResponse): Promise<void> 
   response.once('error', reject)
   response.once('close', () => reject(new Error('the client is gone')))
   response.once('finish', resolve)
-  answer.pipe(response)
+  answer.once('end', () => {
+    if (whole()) response.end()
+    else reject(new Error('the answer was cut'))
+  })
+  answer.pipe(response, { end: false })
   return promise
+}
+
+/** The runtime takes it for whole also when its connection was reset, or was ended by us. */
+function endsByClosing({ method }: IncomingMessage, answer: IncomingMessage): boolean {
+  const bare = method === 'HEAD' || answer.statusCode === 204 || answer.statusCode === 304
+  return (
+    !bare &&
+    rawValues(answer, 'content-length').length === 0 &&
+    rawValues(answer, 'transfer-encoding').length === 0
+  )
 }
 
 /** Sends the request on; resolves with the head of the answer. */
@@ -114,7 +138,10 @@ function exchange(
   outgoing.on('error', reject)
   outgoing.on('close', () => reject(new Error('closed before an answer')))
   request.on('error', () => outgoing.destroy())
-  if (hasBody) request.pipe(outgoing)
-  else outgoing.end()
+  if (hasBody) {
+    request.pipe(outgoing)
+    // Whoever waits for an answer before it sends the body would wait for ever.
+    outgoing.flushHeaders()
+  } else outgoing.end()
   return promise
 }

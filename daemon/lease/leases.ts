@@ -17,11 +17,14 @@ const reapEveryMs = 5000
 /** What the engine was still making for the last daemon when this one looked is there by then. */
 const sweepEveryMs = 60_000
 const adoptable = new Set(['ready', 'frozen'])
+/** Whoever asks for one of the last closed leases is told why it is closed. */
+const mostRemembered = 1000
 
 export class Leases implements AsyncDisposable {
   readonly #deps: LeaseDeps
   readonly #leases = new Map<string, Lease>()
   readonly #opening = new Map<string, Promise<Lease>>()
+  readonly #ended = new Map<string, string>()
   readonly #reaper: NodeJS.Timeout
   #sweeper: NodeJS.Timeout | undefined
   #closed = false
@@ -59,13 +62,23 @@ export class Leases implements AsyncDisposable {
 
   get(id: string): Lease {
     const lease = this.#leases.get(id)
-    if (lease === undefined)
+    if (lease === undefined) {
+      const why = this.#ended.get(id)
       throw new LeaseError(
         'lease_unknown',
         'caller',
-        `no open lease ${id}; \`closedbook lease list\` shows the open ones`,
+        why === undefined
+          ? `no open lease ${id}; \`closedbook lease list\` shows the open ones`
+          : `lease ${id} is closed: ${why}`,
       )
+    }
     return lease
+  }
+
+  #remember(id: string, why: string): void {
+    this.#ended.set(id, why)
+    const [oldest] = this.#ended.keys()
+    if (this.#ended.size > mostRemembered && oldest !== undefined) this.#ended.delete(oldest)
   }
 
   find(id: string): Lease | undefined {
@@ -85,6 +98,7 @@ export class Leases implements AsyncDisposable {
     } finally {
       // what is left of it belongs to no lease now, so the sweep removes it
       this.#leases.delete(id)
+      this.#remember(id, reason)
     }
     return lease
   }
@@ -111,12 +125,10 @@ export class Leases implements AsyncDisposable {
           }
         }
         report.closed.push(record.lease)
+        const reason = why ?? 'could not be adopted after a restart of the daemon'
+        this.#remember(record.lease, reason)
         if (record.container !== null) await engine.removeContainer(record.container)
-        await journal.close({
-          ...record,
-          state: 'closed',
-          reason: why ?? 'could not be adopted after a restart of the daemon',
-        })
+        await journal.close({ ...record, state: 'closed', reason })
       }),
     )
     report.removed = await this.#removeUnowned(() => true)

@@ -85,6 +85,7 @@ export class StreamSockets {
     maxPayload: 1024,
     perMessageDeflate: false,
     clientTracking: false,
+    autoPong: false,
     handleProtocols: (offered) => (offered.has(streamProtocol) ? streamProtocol : false),
   })
   #open = 0
@@ -129,12 +130,14 @@ export class StreamSockets {
     over.addEventListener('abort', revoke, { once: true })
     if (over.aborted) revoke()
     this.#open += 1
+    const progress = { taken: 0 }
     using _alive = this.#keepAlive(socket)
+    using _moving = this.#cutWhenStuck(socket, progress)
     try {
       for await (const piece of open(gone.signal))
         for (const { n, line } of piece) {
           if (socket.readyState !== socket.OPEN) return
-          await this.#sendOne(socket, encodeItem(n, line))
+          await this.#sendOne(socket, encodeItem(n, line), progress)
         }
       socket.close(streamClose.ended, 'ended')
     } catch {
@@ -145,32 +148,41 @@ export class StreamSockets {
   }
 
   /** Resolves at once while there is room, else when this message has been written, or the socket is no more. */
-  async #sendOne(socket: WebSocket, message: string): Promise<void> {
-    if (socket.bufferedAmount < this.#limits.windowBytes) return socket.send(message)
-    let left = socket.bufferedAmount
-    const stalled = setInterval(() => {
-      if (socket.bufferedAmount < left) left = socket.bufferedAmount
+  async #sendOne(socket: WebSocket, message: string, progress: { taken: number }): Promise<void> {
+    const room = socket.bufferedAmount < this.#limits.windowBytes
+    const { promise, resolve } = Promise.withResolvers<void>()
+    socket.send(message, () => {
+      progress.taken += 1
+      resolve()
+    })
+    if (room) return
+    socket.once('close', resolve)
+    await promise
+    socket.off('close', resolve)
+  }
+
+  /** Also one that is behind by less than the window: nothing more may ever come that would have to wait for it. */
+  #cutWhenStuck(socket: WebSocket, progress: { readonly taken: number }): Disposable {
+    let before: number | null = null
+    const look = setInterval(() => {
+      if (socket.bufferedAmount === 0) before = null
+      else if (before !== progress.taken) before = progress.taken
       else {
         this.#stalled += 1
         socket.terminate()
       }
     }, this.#limits.stallMs)
-    try {
-      await new Promise<void>((resolve) => {
-        socket.once('close', resolve)
-        socket.send(message, () => {
-          socket.off('close', resolve)
-          resolve()
-        })
-      })
-    } finally {
-      clearInterval(stalled)
-    }
+    look.unref()
+    return { [Symbol.dispose]: () => clearInterval(look) }
   }
 
   #keepAlive(socket: WebSocket): Disposable {
     let unanswered = false
     socket.on('pong', () => (unanswered = false))
+    // one that asks and never listens would fill the memory with answers
+    socket.on('ping', (data) => {
+      if (socket.bufferedAmount < this.#limits.windowBytes) socket.pong(data)
+    })
     const ping = setInterval(() => {
       // one that has not taken what was sent can't have seen a ping behind it
       if (socket.readyState !== socket.OPEN || socket.bufferedAmount > 0) return

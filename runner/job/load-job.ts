@@ -49,10 +49,18 @@ export interface Named {
   readonly configurations: readonly Configuration[]
 }
 
-export async function readNamed(sources: Sources, runs: number): Promise<Named> {
+/** `names`: of the tasks, where they don't lie in directories that are called like them. */
+export async function readNamed(
+  { harbor, taskDirs, ...sources }: Sources,
+  runs: number,
+  names: readonly string[] = [],
+): Promise<Named> {
   const tasks: Task[] = []
-  const options = sources.harbor === undefined ? {} : { harbor: sources.harbor }
-  for (const dir of sources.taskDirs) tasks.push(await loadTask(dir, options))
+  for (const [index, dir] of taskDirs.entries()) {
+    const name = names[index]
+    const options = { ...(harbor !== undefined && { harbor }), ...(name !== undefined && { name }) }
+    tasks.push(await loadTask(dir, options))
+  }
   const configurations = await configurationsOf(sources)
   for (const { model } of configurations)
     // read again when a lease is opened; asked for here so that a missing key costs nothing

@@ -4,7 +4,7 @@
  * them, scripts, command files and recordings lie below. Keys stay where they are; only their source is named.
  */
 import { createHash } from 'node:crypto'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { cp, lstat, mkdtemp, readdir, realpath, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -21,6 +21,8 @@ import { recordingPath } from './recordings.ts'
 
 /** More is not carried: such a task has to lie at the same path on each host. */
 const maxPackBytes = 64 * 1024 * 1024
+/** Of the files as they lie; beyond it they aren't even read, for a pack is made in memory. */
+const maxFileBytes = 256 * 1024 * 1024
 
 export interface Pack {
   readonly digest: string
@@ -109,7 +111,10 @@ async function packHarness(harness: Harness, beside: string): Promise<string> {
   else {
     const { directory, ...command } = await readCommandFile(harness.file)
     if (directory !== undefined)
-      await cp(directory, path.join(beside, 'mounted'), { recursive: true, verbatimSymlinks: true })
+      await cp(await realpath(directory), path.join(beside, 'mounted'), {
+        recursive: true,
+        verbatimSymlinks: true,
+      })
     await writeJsonAtomic(file, {
       ...command,
       ...(directory !== undefined && { directory: 'mounted' }),
@@ -119,8 +124,20 @@ async function packHarness(harness: Harness, beside: string): Promise<string> {
 }
 
 async function pack(directory: string): Promise<Pack | null> {
+  if ((await fileBytes(directory)) > maxFileBytes) return null
   const tar = await packDirectory(directory, new Set([evidenceFolder]))
   const bytes = await promisify(gzip)(tar)
   if (bytes.length > maxPackBytes) return null
   return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, bytes }
 }
+
+async function fileBytes(directory: string): Promise<number> {
+  let bytes = 0
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }))
+    if (entry.isFile() && !isEvidence(directory, entry.parentPath))
+      bytes += (await lstat(path.join(entry.parentPath, entry.name))).size
+  return bytes
+}
+
+const isEvidence = (directory: string, folder: string): boolean =>
+  path.relative(directory, folder).split(path.sep)[0] === evidenceFolder

@@ -34,7 +34,9 @@ export const sourcesSchema = z.strictObject({
 })
 export type Sources = z.infer<typeof sourcesSchema>
 
-export async function configurationsOf(sources: Sources): Promise<Configuration[]> {
+export async function configurationsOf(
+  sources: Pick<Sources, 'configurations'>,
+): Promise<Configuration[]> {
   const all: Configuration[] = []
   for (const source of sources.configurations)
     if (source.kind === 'job') all.push(...(await loadJobFile(source.path)).configurations)

@@ -56,14 +56,19 @@ async function findInterrupted(evidence: string, wanted: Plan): Promise<OpenSet 
     const directory = path.join(evidence, name)
     const plan = await readPlan(planFile(directory)).catch(() => null)
     if (plan === null || contentOf(plan) !== contentOf(wanted)) continue
-    const ended = await endedOf(plan, directory)
     // The newest like it is whole: what is asked for is another one.
-    if (ended.length === plan.trials.length) return null
+    if ((await endedOf(plan, directory)).length === plan.trials.length) return null
     const lock = await SetLock.acquire(directory).catch((error: unknown) => {
       if (error instanceof RunnerError && error.code === 'job_locked') return null
       throw error
     })
-    if (lock !== null) return { plan, directory, ended, [Symbol.asyncDispose]: () => dispose(lock) }
+    if (lock === null) continue
+    // Whoever had it until now may have recorded more, up to the last.
+    const ended = await endedOf(plan, directory)
+    if (ended.length < plan.trials.length)
+      return { plan, directory, ended, [Symbol.asyncDispose]: () => dispose(lock) }
+    await dispose(lock)
+    return null
   }
   return null
 }
@@ -77,12 +82,14 @@ function contentOf({ name, runs, closedbookVersion, tasks, configurations }: Pla
   ])
 }
 
+/** A result that is damaged, or of something else, is none: its trial runs again. */
 async function endedOf(plan: Plan, directory: string): Promise<EndedTrial[]> {
   const ended: EndedTrial[] = []
   for (const planned of plan.trials) {
     const bytes = await readFile(resultFile(directory, planned.trial)).catch(() => null)
     if (bytes === null) continue
-    const result = resultSchema.parse(JSON.parse(bytes.toString()))
+    const result = recorded(bytes)
+    if (result?.trial !== planned.trial) continue
     const counts = result.executions.at(-1)?.id
     if ((result.verdict === 'void' && result.blame === 'infra') || counts === undefined) continue
     ended.push({
@@ -93,4 +100,12 @@ async function endedOf(plan: Plan, directory: string): Promise<EndedTrial[]> {
     })
   }
   return ended
+}
+
+function recorded(bytes: Buffer): TrialResult | null {
+  try {
+    return resultSchema.parse(JSON.parse(bytes.toString()))
+  } catch {
+    return null
+  }
 }

@@ -60,7 +60,7 @@ export async function loadTask(path: string, options: LoadOptions = {}): Promise
   const digest = treeDigest(entries)
   return {
     dir,
-    name: toml.task?.name ?? basename(dir),
+    name: toml.task?.name ?? options.name ?? basename(dir),
     description: toml.task?.description ?? '',
     area: own?.area ?? 'unspecified',
     hardware: own?.hardware ?? ((toml.environment.gpus ?? 0) > 0 ? 'h100' : 'cpu'),

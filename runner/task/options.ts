@@ -17,6 +17,8 @@ export type HarborOptions = z.infer<typeof harborOptionsSchema>
 
 export interface LoadOptions {
   readonly harbor?: HarborOptions
+  /** Of a task that doesn't say its own; default: the directory's. */
+  readonly name?: string
   /** Where the variables that the operator allows are read; default: the process's. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }

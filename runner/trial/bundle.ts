@@ -1,5 +1,5 @@
 /** Tars of what a lease mounts read-only. Deterministic, so that equal content is one bundle on the host. */
-import { lstat, readFile, readdir, readlink } from 'node:fs/promises'
+import { lstat, readFile, readdir, readlink, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import tar from 'tar-stream'
@@ -29,7 +29,8 @@ export async function packDirectory(
   const add = async (relative: string): Promise<void> => {
     if (leftOut.has(relative)) return
     const file = path.join(directory, relative)
-    const facts = await lstat(file)
+    // the directory itself may be named by a link
+    const facts = relative === '' ? await stat(file) : await lstat(file)
     const header = { name: relative, mtime: epoch }
     if (facts.isDirectory()) {
       if (relative !== '') pack.entry({ ...header, type: 'directory', mode: 0o755 })
@@ -38,7 +39,7 @@ export async function packDirectory(
     } else if (facts.isSymbolicLink()) {
       pack.entry({ ...header, type: 'symlink', linkname: await readlink(file) })
     } else {
-      const mode = (facts.mode & 0o100) === 0 ? 0o644 : 0o755
+      const mode = (facts.mode & 0o111) === 0 ? 0o644 : 0o755
       pack.entry({ ...header, mode }, await readFile(file))
     }
   }

@@ -13,7 +13,7 @@ import { isPathMissing, isRefused } from './engine-answer.ts'
 import { fastImportStream, type Side } from './fast-import.ts'
 import { showPath, type BytePath } from './path-name.ts'
 import { ancestors, ignoredPaths, type Pristine } from './pristine.ts'
-import type { Sandbox } from './sandbox.ts'
+import type { Captured, Sandbox } from './sandbox.ts'
 import {
   readTree,
   treeDigest,
@@ -244,7 +244,9 @@ const largest = (changed: Changed): string =>
     .map(([path, { next }]) => `${showPath(path)} (${next?.size ?? 0})`)
     .join(', ')
 
+/** Its first line says that it runs: until then nothing may be read from its own container. */
 const importAndDiff = `
+echo
 "$1" fast-import --quiet --done || exit 50
 "$1" diff-tree -r -z --raw --no-renames --abbrev=40 refs/heads/base refs/heads/new >"$scratch/raw" || exit 51
 wc -c <"$scratch/raw" && cat "$scratch/raw" || exit 52
@@ -264,10 +266,13 @@ async function makePatch(options: {
   const base: Side = { sandbox, root: pristine.root, entries: oneSide(changed, 'old') }
   const next: Side = { sandbox: agent, root: pristine.root, entries: oneSide(changed, 'next') }
   let fault: Error | undefined
+  // An archive that is being read keeps the engine from starting anything in its container: the base is read from the
+  // very container that git is to run in, and git would never take what was read.
+  const running = Promise.withResolvers<boolean>()
   const stream = Readable.from(
     (async function* () {
       try {
-        yield* fastImportStream(base, next, { signal })
+        if (await running.promise) yield* fastImportStream(base, next, { signal })
       } catch (error) {
         fault = error instanceof Error ? error : new Error(String(error))
         // Git sees a stream without `done` and refuses it.
@@ -275,17 +280,26 @@ async function makePatch(options: {
     })(),
     { objectMode: false },
   )
-  const run = await runGitScript(sandbox, importAndDiff, [pristine.git], {
-    stdin: stream,
-    scratch: true,
-    // Base85 and context lines; a deleted binary file appears once.
-    limitBytes: limits.changedBytes * 3 + 64 * 1024 ** 2,
-    signal,
-  })
+  let run: Captured
+  try {
+    run = await runGitScript(sandbox, importAndDiff, [pristine.git], {
+      stdin: stream,
+      scratch: true,
+      // Base85 and context lines; a deleted binary file appears once.
+      limitBytes: limits.changedBytes * 3 + 64 * 1024 ** 2,
+      onStdout: () => running.resolve(true),
+      signal,
+    })
+  } finally {
+    running.resolve(false)
+    // ends an archive that nobody reads any more
+    stream.destroy()
+  }
   if (fault !== undefined) throw fault
   const { stdout } = mustSucceed(run, 'making the patch')
-  const line = stdout.indexOf(0x0a)
-  const rawBytes = Number(stdout.toString('latin1', 0, line))
+  const first = stdout.indexOf(0x0a) + 1
+  const line = stdout.indexOf(0x0a, first)
+  const rawBytes = Number(stdout.toString('latin1', first, line))
   const raw = stdout.toString('latin1', line + 1, line + 1 + rawBytes)
   checkRaw(raw, changed)
   return stdout.subarray(line + 1 + rawBytes)

@@ -38,6 +38,8 @@ export async function capture(
   options: {
     stdin?: Readable | Buffer
     limitBytes?: number
+    /** Told of each piece as it comes. */
+    onStdout?: () => void
     signal?: AbortSignal | undefined
   } = {},
 ): Promise<Captured> {
@@ -53,6 +55,7 @@ export async function capture(
       ...(options.stdin === undefined ? {} : { stdin: options.stdin }),
       onStdout: (bytes) => {
         size += bytes.length
+        options.onStdout?.()
         if (size > limitBytes)
           overflow.abort(
             new RunnerError(

@@ -60,6 +60,7 @@ export async function runGitScript(
   options: {
     stdin?: Readable | Buffer
     limitBytes?: number
+    onStdout?: () => void
     scratch: boolean
     signal?: AbortSignal | undefined
   },
@@ -71,6 +72,7 @@ export async function runGitScript(
     {
       ...(options.stdin === undefined ? {} : { stdin: options.stdin }),
       ...(options.limitBytes === undefined ? {} : { limitBytes: options.limitBytes }),
+      ...(options.onStdout === undefined ? {} : { onStdout: options.onStdout }),
       signal: options.signal,
     },
   )

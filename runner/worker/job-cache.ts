@@ -97,7 +97,14 @@ export class JobCache implements AsyncDisposable {
     } catch (error) {
       if (packs === null) throw error
       const here = await unpackSources(store, { plan, sources, packs }, config.stateDir)
-      return asPlanned(plan, await readNamed(here, plan.runs))
+      return asPlanned(
+        plan,
+        await readNamed(
+          here,
+          plan.runs,
+          plan.tasks.map(({ name }) => name),
+        ),
+      )
     }
   }
 

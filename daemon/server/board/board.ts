@@ -141,9 +141,10 @@ export class Board {
       total = have + fresh.length
       if (fresh.length === 0) return
       const text = fresh.map((line) => `${line}\n`).join('')
-      const bytes = (this.#facts.get(key)?.bytes ?? 0) + Buffer.byteLength(text)
+      const before = this.#facts.get(key)?.bytes ?? 0
+      const bytes = before + Buffer.byteLength(text)
       this.#requireFit(bytes)
-      await this.#lines.append(kind, id, text)
+      await this.#lines.append(kind, id, text, before)
       const time = new Date().toISOString()
       this.#note(key, { kind, id, rev: this.#rev + 1, time, bytes, lines: total })
     })

@@ -16,8 +16,16 @@ export class LineFiles {
     this.#file = file
   }
 
-  async append(kind: string, id: string, text: string): Promise<void> {
-    await appendFile(this.#file(kind, id), text, { mode: 0o600 })
+  /** Behind the first `bytes`; all of it, or nothing where the disk is full. */
+  async append(kind: string, id: string, text: string, bytes: number): Promise<void> {
+    const file = this.#file(kind, id)
+    try {
+      await appendFile(file, text, { mode: 0o600 })
+    } catch (error) {
+      // Half a line would become one with the next that is sent.
+      await truncate(file, bytes).catch(() => {})
+      throw error
+    }
   }
 
   async load(kind: string, id: string): Promise<{ time: string; bytes: number; lines: number }> {

@@ -1,4 +1,5 @@
 /** The board over its API: documents, numbered lines, changes that can be resumed, bounds; metrics and OpenAPI beside it. */
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFile, readdir, writeFile } from 'node:fs/promises'
 import http from 'node:http'
@@ -144,6 +145,34 @@ void t.test('lines are taken once each, in order, and followed by number', async
   })
   await until(() => resumed.events.length === 1)
   t.match(resumed.events, [{ id: '4' }], 'the last one seen counts, not the first one asked for')
+})
+
+void t.test('lines for which there is no room leave nothing behind', async (t) => {
+  const board = await Board.open(path.join(directory, 'full'), roomy, silent)
+  const append = (from: number, text: string) => board.append('steps', 'job.trial.1', from, [text])
+  await append(1, '"one"')
+  const most = (bytes: string) =>
+    execFileSync('prlimit', ['--pid', String(process.pid), `--fsize=${bytes}:`])
+  const told = (): void => {}
+  process.on('SIGXFSZ', told)
+  most('1000')
+  try {
+    await t.rejects(append(2, JSON.stringify('x'.repeat(5_000))), { code: 'EFBIG' })
+  } finally {
+    most('unlimited')
+    process.off('SIGXFSZ', told)
+  }
+  t.equal(await append(2, '"two"'), 2)
+  const { signal } = new AbortController()
+  t.same(
+    (
+      await Array.fromAsync(board.lines('steps', 'job.trial.1', { from: 1, follow: false, signal }))
+    ).flat(),
+    [
+      { n: 1, line: '"one"' },
+      { n: 2, line: '"two"' },
+    ],
+  )
 })
 
 void t.test('changes come as they are made, and those that were missed come first', async (t) => {

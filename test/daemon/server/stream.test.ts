@@ -243,6 +243,36 @@ void t.test(
   },
 )
 
+void t.test(
+  'one that is stuck a little behind is cut too, and so is none that reads',
+  async (t) => {
+    await using server = await world('behind', { stallMs: 300, windowBytes: 64e6, pingMs: 100 })
+    const { url, board, streams } = server
+    const headers = bearer((await server.make('view')).token)
+    const stuck = connect(url, at, headers)
+    const reads = connect(url, at, headers)
+    await Promise.all([once(stuck.socket, 'open'), once(reads.socket, 'open')])
+    stuck.socket.pause()
+    // more than the kernel holds, less than the window
+    const line = JSON.stringify('x'.repeat(64 * 1024))
+    await board.append(
+      'steps',
+      'job.trial.1',
+      1,
+      Array.from({ length: 400 }, () => line),
+    )
+    await until(() => reads.items.length === 400)
+    await until(() => streams.counts.stalled === 1)
+    stuck.socket.resume()
+    t.equal((await stuck.closed)[0], 1006)
+    t.equal(streams.counts.open, 1)
+    t.equal(reads.socket.readyState, WebSocket.OPEN)
+    reads.socket.ping('still there?')
+    t.equal(String((await once(reads.socket, 'pong'))[0]), 'still there?')
+    reads.socket.terminate()
+  },
+)
+
 void t.test('one that is dead is noticed, one that is only quiet is not', async (t) => {
   await using server = await world('pinged', { pingMs: 100 })
   const headers = bearer((await server.make('view')).token)

@@ -294,6 +294,33 @@ t.test('a transfer that breaks off is a fault of infrastructure, at either readi
   }
 })
 
+t.test('the base is read only while git runs: an archive keeps all else waiting', async (t) => {
+  await using agent = await host.sandbox({ image })
+  await agent.sh('cd /work; echo four >>src/a.txt')
+  const seen: string[] = []
+  const sandbox: Sandbox = {
+    lease: pristineSandbox.lease,
+    exec: (start, io = {}) => {
+      const onStdout = (bytes: Buffer): void => {
+        seen.push('said')
+        io.onStdout?.(bytes)
+      }
+      return pristineSandbox.exec(start, { ...io, onStdout })
+    },
+    readArchive: (path, options) => {
+      seen.push(`read ${path}`)
+      return pristineSandbox.readArchive(path, options)
+    },
+    writeArchive: (path, tar, options) => pristineSandbox.writeArchive(path, tar, options),
+  }
+  const from = { agent, pristine, pristineSandbox: () => Promise.resolve(sandbox) }
+  t.match(await collectPatch(from), { ok: true, empty: false })
+  t.strictSame(seen.slice(0, 2), ['said', 'read /work/src/a.txt'])
+
+  const broken = { ...pristine, git: '/bin/false' }
+  await t.rejects(collectPatch({ ...from, pristine: broken }), { code: 'collect_failed' })
+})
+
 t.test(
   'the image must have the directory, git, a repository and the commit that the task names',
   async (t) => {
