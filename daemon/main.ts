@@ -47,6 +47,7 @@ async function main(): Promise<void> {
   const signalled = new Promise<void>((resolve) => {
     process.once('SIGTERM', () => resolve())
     process.once('SIGINT', () => resolve())
+    process.once('SIGHUP', () => resolve())
     // Whoever started it over IPC waits for it; when that process is gone, nobody does.
     process.once('disconnect', () => resolve())
   })

@@ -6,6 +6,7 @@
 import { createWriteStream, type WriteStream } from 'node:fs'
 import { open, truncate } from 'node:fs/promises'
 import { once } from 'node:events'
+import { AuditError } from '../egress/audit-error.ts'
 import type { LeaseEvent } from '../protocol/lease.ts'
 
 /** A reader holds so much of the file at once, or one line where that is longer. */
@@ -17,6 +18,8 @@ export class EventLog implements AsyncDisposable {
   readonly #file: string
   readonly #stream: WriteStream
   readonly #waiting = new Set<() => void>()
+  /** Resolves when the disk refuses an event: what follows it is lost, so the lease must close. */
+  readonly failed: Promise<AuditError>
   #next: number
   #ended = false
 
@@ -25,7 +28,18 @@ export class EventLog implements AsyncDisposable {
     this.#file = file
     this.#next = next
     this.#stream = createWriteStream(file, { flags: 'a', mode: 0o600 })
-    this.#stream.on('error', () => {})
+    const { promise, resolve } = Promise.withResolvers<AuditError>()
+    this.failed = promise
+    this.#stream.on('error', (cause: NodeJS.ErrnoException) =>
+      resolve(
+        new AuditError(
+          'audit_write_failed',
+          'infra',
+          `the record of what ran can't be written (${cause.code ?? cause.message}): free space on the disk of the state folder, or check that disk; the lease is closed`,
+          { cause },
+        ),
+      ),
+    )
   }
 
   static async open(lease: string, file: string): Promise<EventLog> {

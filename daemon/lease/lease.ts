@@ -79,6 +79,7 @@ export class Lease {
     this.expiry = new Expiry(request.ttlSeconds, times?.expiresAt)
     // A sandbox whose attempts can't be recorded isn't a closed book.
     void parts.audit.failed.then((error) => this.#fail(error))
+    void parts.events.failed.then((error) => this.#fail(error))
     this.#recorder = new ExecRecorder(parts.events, () => void this.#countSoon())
     this.ptys = new LeasePtys({
       ...{ lease: id, trial: request.trial ?? null, ptys: deps.ptys, parts },

@@ -13,8 +13,8 @@ import {
   type Configuration,
 } from '../job/configuration.ts'
 import { makeDirectory } from '../json-file.ts'
-import type { Bound } from '../qualify/document.ts'
 import { boundTo } from '../qualify/standing.ts'
+import { requireEvidencePlace, type Bound } from '../qualify/document.ts'
 import type { EndedTrial } from '../qualify/open-set.ts'
 import { runTrialSet, type TrialSetHost } from '../qualify/trial-set.ts'
 import { requireHardware } from '../task/hardware.ts'
@@ -60,6 +60,7 @@ export async function probe(
 ): Promise<{ document: Probe; directory: string }> {
   const facts = await host.client.host({ signal: host.signal })
   requireHardware(task, facts)
+  await requireEvidencePlace(task.dir)
   const image = await taskImageId(task, host)
   const digests = await boundTo(task, image)
   const cheats = await readCheats(options.only)

@@ -4,12 +4,12 @@
  * never edited; a new qualification replaces it whole.
  */
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { access, constants, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { messageOf, RunnerError, systemCode } from '../errors.ts'
-import { writeJsonAtomic } from '../json-file.ts'
+import { makeDirectory, writeError, writeJsonAtomic } from '../json-file.ts'
 import { blames, reasonSchema, testOutcomes, verdicts } from '../result.ts'
 import { evidenceFolder } from '../task/tree.ts'
 
@@ -153,6 +153,15 @@ export async function writeQualification(
   const read = await readQualification(taskDir)
   if (read === null) throw new Error('what was just written is gone')
   return read
+}
+
+/** Before hours of trials: the place where what they show will be written. */
+export async function requireEvidencePlace(taskDir: string): Promise<void> {
+  const folder = path.dirname(qualificationFile(taskDir))
+  await makeDirectory(folder)
+  await access(folder, constants.W_OK).catch((error: unknown) => {
+    throw writeError(folder, error)
+  })
 }
 
 /** A file of evidence that lies with a task; null where there is none, an error where it is damaged. */

@@ -18,6 +18,7 @@ import {
   evidenceFile,
   qualificationSchemaName,
   readQualification,
+  requireEvidencePlace,
   writeQualification,
   type Agent,
   type Qualification,
@@ -61,6 +62,7 @@ export async function qualify(
     )
   const facts = await host.client.host({ signal: host.signal })
   requireHardware(task, facts)
+  await requireEvidencePlace(task.dir)
   const image = await taskImageId(task, host)
   const stated = await statedSuites(task)
   const digests = await boundTo(task, image)

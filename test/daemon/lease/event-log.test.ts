@@ -1,6 +1,8 @@
 /** The event stream of a lease: numbered, kept, followed, and read at the pace of who reads. */
+import { execFile } from 'node:child_process'
 import { appendFile } from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { EventLog, readEvents } from '../../../daemon/lease/event-log.ts'
 import { scratch } from '../server/listener.ts'
@@ -93,4 +95,19 @@ void t.test('a reader takes nothing from a log that closes while it reads', asyn
     all,
   )
   t.match(kept.at(-1), { event: { reason: 'é😀'.repeat(6) } })
+})
+
+void t.test('a disk that takes no more is told, and what was whole stays', async (t) => {
+  const file = path.join(folder, 'full.jsonl')
+  const script = path.join(import.meta.dirname, 'events-until-full.ts')
+  // The test runner's hooks would turn the failed write into a signal.
+  const argv = ['-u', 'NODE_OPTIONS', 'prlimit', '--fsize=1000', process.execPath, script, file]
+  const { stdout } = await promisify(execFile)('env', argv)
+  t.match(JSON.parse(stdout), { code: 'audit_write_failed', message: /EFBIG.*the lease is closed/ })
+  const left = (await Array.fromAsync(readEvents(file, 1))).flat()
+  t.ok(left.length > 0 && left.length < 20, `${left.length} events`)
+  t.strictSame(
+    left.map(({ seq }) => seq),
+    left.map((_, n) => n + 1),
+  )
 })
