@@ -16,6 +16,7 @@ for (const dir of process.argv.slice(2)) {
     throw new Error(`${dir} has no closedbook/probe.json; run closedbook probe first`)
   probes.push(read.value)
 }
+if (probes.length === 0) throw new Error('name the directories of the probed tasks')
 const names = [...new Set(probes.flatMap(({ cheats }) => cheats.map(({ name }) => name)))]
 const cell = (probe: Probe, name: string): string => {
   const found = probe.cheats.find((one) => one.name === name)
