@@ -49,6 +49,11 @@ export async function ptyWorld(config: object = {}, trial?: string): Promise<Pty
     network: 'offline',
     ...(trial === undefined ? {} : { trial }),
   })
+  const viewers: PtyAttachment[] = []
+  // One that is left would look for its daemon for ever, and the test's process with it.
+  undo.defer(() => {
+    for (const viewer of viewers) viewer.close()
+  })
   const owned = undo.move()
   return {
     daemon,
@@ -56,7 +61,11 @@ export async function ptyWorld(config: object = {}, trial?: string): Promise<Pty
     lease,
     open: (script, options = {}) =>
       daemon.client.openPty(lease, { argv: ['sh', '-c', script], role: 'agent', ...options }),
-    watch: (view, options) => watch(daemon, view, options),
+    watch: (view, options) => {
+      const seen = watch(daemon, view, options)
+      viewers.push(seen.attachment)
+      return seen
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   }
 }

@@ -5,7 +5,7 @@ import { text as textOf } from 'node:stream/consumers'
 import t from 'tap'
 import { isLive } from '../../../daemon/engine/cgroup.ts'
 import { parseCast } from '../../../daemon/protocol/pty-cast.ts'
-import { ptyWorld, until, watch } from '../../support/pty.ts'
+import { ptyWorld, until } from '../../support/pty.ts'
 
 const hostOf = async (stateDir: string): Promise<number> => {
   const log = await readFile(path.join(stateDir, 'pty', 'host.log'), 'utf8')
@@ -40,7 +40,7 @@ t.test(
     t.strictSame(seen.broken, [])
     const lines = Array.from({ length: 4000 }, (_, line) => `line ${line + 1}\r\n`).join('')
     t.equal(seen.text(), lines, 'every byte once, in order')
-    const second = watch(daemon, view, { mode: 'control', as: 'person' })
+    const second = world.watch(view, { mode: 'control', as: 'person' })
     await second.attachment.write(Buffer.from('here\r'))
     const end = await seen.ended
     t.match(end, {
