@@ -10,6 +10,7 @@ import module from 'node:module'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { nodeFlags } from '../bin/node-flags.mjs'
 import { ClosedbookError, HostError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { Blame } from '../protocol/errors.ts'
@@ -125,6 +126,7 @@ export class HostLink implements AsyncDisposable {
       [
         '--no-warnings',
         ...memoryFlags,
+        ...nodeFlags(),
         main,
         ...['--socket', this.socketPath, '--directory', directory],
         ...['--engine-socket', engineSocket, '--log-level', logLevel],

@@ -18,6 +18,8 @@ const bytesPerMs = 6_000
 const floodBytesPerMs = 1_000
 const floodBytes = 256 * 1024
 const unpacedBytes = 4 * 1024
+/** A key's echo is on its way to those who look on by then: the thread of the screens would wake beside them. */
+const afterMs = 8
 
 export interface Snapshot extends SnapshotFacts {
   readonly bytes: Buffer
@@ -72,6 +74,7 @@ export class Screen {
 
   async #run(): Promise<void> {
     this.#running = true
+    if (this.#wanted.length === 0) await delay(afterMs)
     while (!this.#closed) {
       this.#applyResizes()
       if (this.#wanted.some(({ offset }) => offset <= this.#fed)) await this.#answer()
