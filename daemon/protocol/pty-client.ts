@@ -26,6 +26,7 @@ import {
   type PtyEnd,
   type ServerControl,
 } from './pty.ts'
+import { retryDelayMs, silenceMs } from './reconnect.ts'
 import { webSocketAddress, type DaemonTarget } from './target.ts'
 
 export interface PtyTarget {
@@ -58,11 +59,6 @@ export interface AttachOptions {
   readonly onState?: (state: 'connected' | 'lost', retryMs: number) => void
   readonly signal?: AbortSignal
 }
-
-const firstRetryMs = 500
-const lastRetryMs = 10_000
-/** Nothing heard for so long, not even a ping: the connection is dead on one side. */
-const silenceMs = 45_000
 
 export class PtyAttachment {
   /** After the last byte. Rejects with RemoteError for a refusal, an end of the session unseen, or `close()`. */
@@ -313,8 +309,7 @@ export class PtyAttachment {
     this.#unackedBytes = 0
     this.#wakeWriters()
     this.#open = Promise.withResolvers()
-    const most = Math.min(lastRetryMs, firstRetryMs * 2 ** this.#retries)
-    const retryMs = Math.round(most * (0.5 + Math.random() / 2))
+    const retryMs = retryDelayMs(this.#retries)
     this.#retries += 1
     this.#options.onState?.('lost', retryMs)
     setTimeout(() => {

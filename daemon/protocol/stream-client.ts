@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { WebSocket } from 'ws'
 import { z } from 'zod'
 import { RemoteError } from './errors.ts'
+import { retryDelayMs, silenceMs } from './reconnect.ts'
 import {
   isFinalStreamClose,
   streamClose,
@@ -27,10 +28,6 @@ export interface FollowOptions {
 }
 
 const itemSchema = z.strictObject({ n: z.int().positive(), data: z.json() })
-const firstRetryMs = 500
-const lastRetryMs = 10_000
-/** Nothing heard for so long, not even a ping: the connection is dead on one side. */
-const silenceMs = 45_000
 /** Items that were received and not taken; nothing is read from the socket beyond. */
 const heldItems = 256
 
@@ -63,8 +60,7 @@ export async function* followStream(
       connection.close()
     }
     if (gone()) return
-    const most = Math.min(lastRetryMs, firstRetryMs * 2 ** tries)
-    const retryMs = Math.round(most * (0.5 + Math.random() / 2))
+    const retryMs = retryDelayMs(tries)
     tries += 1
     onState?.('lost', retryMs)
     await delay(retryMs, undefined, signal === undefined ? {} : { signal }).catch(() => {})

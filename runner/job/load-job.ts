@@ -101,25 +101,29 @@ export async function findImages(
     new Map(images.map(({ task, image }) => [task.name, image])),
     mode,
   )
-  const drivers: Loaded['configurations'][number][] = []
-  for (const configuration of configurations)
-    drivers.push({ configuration, harnessDigest: await harnessDigestOf(configuration, building) })
   return {
     tasks: images.map((one) => ({ ...one, qualification: qualified.get(one.task.name) ?? null })),
-    configurations: drivers,
+    configurations: await driversOf(configurations, building),
   }
 }
 
-/** Id of the image that holds the harness, built where it is ours; of a harness without one a digest of its own. */
-export async function harnessDigestOf(
-  configuration: Configuration,
+/** Each with what drives it: the id of its harness image, built once where it is ours, or a digest of its own. */
+export async function driversOf(
+  configurations: readonly Configuration[],
   host: ImageHost,
-): Promise<string> {
-  if (configuration.namedImage !== null)
-    return (await host.client.inspectImage(configuration.namedImage, host)).id
-  return usesHarnessImage(configuration)
-    ? (await buildOurImages(['harness'], host)).harness.id
-    : plainHarnessDigest(configuration, packageVersion)
+): Promise<Loaded['configurations']> {
+  const drivers: Loaded['configurations'][number][] = []
+  let ours: string | null = null
+  for (const configuration of configurations) {
+    let harnessDigest: string
+    if (configuration.namedImage !== null)
+      harnessDigest = (await host.client.inspectImage(configuration.namedImage, host)).id
+    else if (usesHarnessImage(configuration))
+      harnessDigest = ours ??= (await buildOurImages(['harness'], host)).harness.id
+    else harnessDigest = plainHarnessDigest(configuration, packageVersion)
+    drivers.push({ configuration, harnessDigest })
+  }
+  return drivers
 }
 
 /** Throws `plan_changed` when what was loaded is not what was planned. */

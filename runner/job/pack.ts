@@ -3,7 +3,6 @@
  * trials. Configurations are written as they were resolved, with what they name beside them: prices and policy are in
  * them, scripts, command files and recordings lie below. Keys stay where they are; only their source is named.
  */
-import { createHash } from 'node:crypto'
 import { cp, lstat, mkdtemp, readdir, realpath, rm } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
@@ -13,7 +12,7 @@ import { readCommandFile } from '../harness/command-file.ts'
 import type { Harness } from '../harness/harness.ts'
 import { harnessText } from '../harness/harness.ts'
 import { makeDirectory, writeJsonAtomic } from '../json-file.ts'
-import { evidenceFolder } from '../task/tree.ts'
+import { evidenceFolder, textDigest } from '../task/tree.ts'
 import type { Task } from '../task/task.ts'
 import { packDirectory } from '../trial/bundle.ts'
 import type { Configuration } from './configuration.ts'
@@ -128,7 +127,7 @@ async function pack(directory: string): Promise<Pack | null> {
   const tar = await packDirectory(directory, new Set([evidenceFolder]))
   const bytes = await promisify(gzip)(tar)
   if (bytes.length > maxPackBytes) return null
-  return { digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`, bytes }
+  return { digest: textDigest(bytes), bytes }
 }
 
 async function fileBytes(directory: string): Promise<number> {

@@ -3,7 +3,6 @@
  * agents and number of runs, lacks a result, and isn't being run by a living process. Recorded results stand; a trial
  * that ended void by infra is tried again.
  */
-import { createHash } from 'node:crypto'
 import { readFile, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { RunnerError } from '../errors.ts'
@@ -11,6 +10,7 @@ import { executionDir, planFile, resultFile } from '../job/layout.ts'
 import { readPlan, writePlan, type Plan, type PlannedTrial } from '../job/plan.ts'
 import { makeDirectory } from '../json-file.ts'
 import { resultSchema, type TrialResult } from '../result.ts'
+import { textDigest } from '../task/tree.ts'
 import { SetLock } from './set-lock.ts'
 
 export interface EndedTrial {
@@ -95,7 +95,7 @@ async function endedOf(plan: Plan, directory: string): Promise<EndedTrial[]> {
     ended.push({
       planned,
       result,
-      digest: `sha256:${createHash('sha256').update(bytes).digest('hex')}`,
+      digest: textDigest(bytes),
       directory: executionDir(directory, planned.trial, counts),
     })
   }

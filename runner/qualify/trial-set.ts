@@ -7,7 +7,7 @@ import path from 'node:path'
 import { packageVersion } from '../../daemon/protocol/version.ts'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { Configuration } from '../job/configuration.ts'
-import { harnessDigestOf } from '../job/load-job.ts'
+import { driversOf } from '../job/load-job.ts'
 import { executionDir } from '../job/layout.ts'
 import { makePlan, newJobId, type Plan, type PlannedTrial } from '../job/plan.ts'
 import type { JobWatcher } from '../job/watcher.ts'
@@ -57,13 +57,10 @@ export interface RanSet {
 
 export async function runTrialSet(set: TrialSet, host: TrialSetHost): Promise<RanSet> {
   const now = new Date()
-  const drivers: { configuration: Configuration; harnessDigest: string }[] = []
-  for (const configuration of set.configurations)
-    drivers.push({ configuration, harnessDigest: await harnessDigestOf(configuration, host) })
   const planned = makePlan({
     name: `${set.purpose} ${set.task.name}`,
     tasks: [{ task: set.task, image: set.image, verifierImage: set.verifierImage }],
-    configurations: drivers,
+    configurations: await driversOf(set.configurations, host),
     runs: set.runs,
     closedbookVersion: packageVersion,
     now,

@@ -1,8 +1,8 @@
 /** Packs of jobs in the store, each once by its digest, whatever number of jobs names it. */
-import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { RunnerError } from '../errors.ts'
 import type { JobPacks } from '../job/pack.ts'
+import { textDigest } from '../task/tree.ts'
 import type { Store } from './store.ts'
 
 const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/)
@@ -39,9 +39,7 @@ export async function readPack(store: Store, name: string): Promise<Buffer> {
     'select bytes from closedbook.packs where digest = $1',
     [name],
   )
-  const found =
-    row === undefined ? null : `sha256:${createHash('sha256').update(row.bytes).digest('hex')}`
-  if (row === undefined || found !== name)
+  if (row === undefined || textDigest(row.bytes) !== name)
     throw new RunnerError(
       'plan_invalid',
       'operator',

@@ -13,8 +13,12 @@ const run = promisify(execFile)
 const peers = fileURLToPath(new URL('../../.closedbook/peers', import.meta.url))
 
 /** The folder of one pinned package and what it needs, for PYTHONPATH; its name is `name-version`. */
-export async function pythonPackage(name: string, version: string): Promise<string> {
-  const folder = path.join(peers, `${name}-${version}`)
+export const pythonPackage = (name: string, version: string): Promise<string> =>
+  pythonPackages(`${name}-${version}`, [`${name}==${version}`])
+
+/** The same for what `pip install` is told, in a folder of that name. */
+export async function pythonPackages(name: string, wanted: readonly string[]): Promise<string> {
+  const folder = path.join(peers, name)
   const there = await access(folder).then(
     () => true,
     () => false,
@@ -24,7 +28,7 @@ export async function pythonPackage(name: string, version: string): Promise<stri
   const fresh = await mkdtemp(path.join(peers, 'install-'))
   try {
     const pip = ['-m', 'pip', 'install', '--quiet', '--target', fresh]
-    await run('python3', [...pip, `${name}==${version}`])
+    await run('python3', [...pip, ...wanted])
     await rename(fresh, folder)
   } catch (error) {
     await rm(fresh, { recursive: true, force: true })

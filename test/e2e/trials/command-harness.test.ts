@@ -23,6 +23,11 @@ t.teardown(() => engine.dispose())
 const scratch = await Scratch.make()
 t.teardown(() => scratch[Symbol.asyncDispose]())
 
+const runWith = (config: string): string[] => [
+  ...['run', '--task', tally, '--config', config],
+  ...['--unqualified', '--json'],
+]
+
 /** What was put out; a mark may come in the middle of a line. */
 const spoken = (cast: string): string =>
   cast
@@ -37,10 +42,7 @@ const spoken = (cast: string): string =>
 t.test('it solves the task; calls, tokens, steps, recording and denials are ours', async (t) => {
   await using daemon = await TestDaemon.open(engine.socketPath)
   const config = await writeHarnessJob(scratch, 'solving', recordingOf(solving))
-  const { cli, results, jobDir } = await readRun(
-    daemon,
-    await daemon.cli(['run', '--task', tally, '--config', config, '--unqualified', '--json']),
-  )
+  const { cli, results, jobDir } = await readRun(daemon, await daemon.cli(runWith(config)))
   t.match(results.map(endOf), [/^passed null tests_passed/], cli.stderr)
   const [result] = results
   t.match(result, {
@@ -71,15 +73,7 @@ t.test(
   async (t) => {
     await using daemon = await TestDaemon.open(engine.socketPath)
     const config = await writeHarnessJob(scratch, 'waiting', recordingOf(waitingSolution))
-    const running = start(daemon, [
-      'run',
-      '--task',
-      tally,
-      '--config',
-      config,
-      '--unqualified',
-      '--json',
-    ])
+    const running = start(daemon, runWith(config))
     const session = await until('the command has begun', async () => {
       const [pty] = await daemon.client.ptys()
       return pty !== undefined && pty.bytes > 0 ? pty : null
@@ -131,15 +125,7 @@ t.test('an image that the file names is pinned by the plan, and is what runs', a
     JSON.stringify({ name: 'named', image: tag, argv }),
   )
   const config = await writeHarnessJob(scratch, 'named', recordingOf(solving), file)
-  const ran = await daemon.cli([
-    'run',
-    '--task',
-    tally,
-    '--config',
-    config,
-    '--unqualified',
-    '--json',
-  ])
+  const ran = await daemon.cli(runWith(config))
   const { results } = await readRun(daemon, ran)
   t.match(results.map(endOf), [/^failed agent tests_failed/], ran.stderr)
   t.equal(results[0]?.digests.harness, id)
@@ -156,9 +142,6 @@ t.test('what a harness inside does to itself excuses nothing', async (t) => {
     'suicide',
     recordingOf([{ text: 'I end what drives me', command: 'kill -9 $PPID' }, { text: 'done' }]),
   )
-  const { results } = await readRun(
-    daemon,
-    await daemon.cli(['run', '--task', tally, '--config', config, '--unqualified', '--json']),
-  )
+  const { results } = await readRun(daemon, await daemon.cli(runWith(config)))
   t.match(results.map(endOf), [/^failed agent tests_failed.*harness_ended/])
 })

@@ -3,7 +3,7 @@
  * and nothing newer. They run in a sealed sandbox, for they need a newer Python than a host may have.
  */
 import { execFile } from 'node:child_process'
-import { access, copyFile, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -20,9 +20,9 @@ import { readTrajectory } from '../../../runner/harness/trajectory.ts'
 import { SandboxWorld } from '../../e2e/sandbox/setup.ts'
 import { executionDirs, readRun } from '../../e2e/trials/setup.ts'
 import { harborTask } from '../../runner/harbor/trials.ts'
+import { pythonPackages } from '../../support/python-packages.ts'
 
 const run = promisify(execFile)
-const peers = fileURLToPath(new URL('../../../.closedbook/peers', import.meta.url))
 const validator = fileURLToPath(new URL('validate.py', import.meta.url))
 const needs = ['pydantic==2.14.4', 'pydantic_core==2.50.5', 'typing_extensions==4.16.0']
 needs.push(
@@ -33,21 +33,11 @@ needs.push(
 )
 
 /** Its models and what they import, for the sandbox's Python; the rest of what Harbor needs is 300 MB. */
-async function installed(version: string): Promise<string> {
-  const folder = path.join(peers, `harbor-${version}`)
-  const there = await access(folder).then(
-    () => true,
-    () => false,
-  )
-  if (there) return folder
-  await mkdir(peers, { recursive: true })
-  const fresh = await mkdtemp(path.join(peers, 'install-'))
-  const foreign = ['--python-version', '3.13', '--only-binary=:all:', '--ignore-requires-python']
-  const pip = ['-m', 'pip', 'install', '--quiet', '--no-deps', ...foreign, '--target', fresh]
-  await run('python3', [...pip, `harbor==${version}`, ...needs])
-  await rename(fresh, folder)
-  return folder
-}
+const installed = (version: string): Promise<string> =>
+  pythonPackages(`harbor-${version}`, [
+    ...['--no-deps', '--python-version', '3.13', '--only-binary=:all:', '--ignore-requires-python'],
+    ...[`harbor==${version}`, ...needs],
+  ])
 
 async function bundleOf(folder: string, world: SandboxWorld): Promise<string> {
   const { stdout } = await run('tar', ['-C', folder, '--exclude=__pycache__', '-c', '.'], {

@@ -2,17 +2,12 @@
  * Unmodified clients of the Hub: each in a folder of packages of its own under `.closedbook/peers/`, installed once from
  * the package index. Only that needs a network; a run has the gateway's address and nothing else of the Hub.
  */
-import { execFile, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { huggingFaceEnvironment } from '../../../runner/trial/hugging-face.ts'
 import { policySchema } from '../../../policy/policy.ts'
-
-const run = promisify(execFile)
-const peers = fileURLToPath(new URL('../../../.closedbook/peers', import.meta.url))
+import { pythonPackages } from '../../support/python-packages.ts'
 
 /** Pinned requirements of each client; the name is the folder's. */
 const requirements = {
@@ -29,26 +24,8 @@ export interface ClientRun {
 }
 
 /** The folder of the client's packages, for PYTHONPATH. */
-export async function installed(name: ClientName): Promise<string> {
-  const folder = path.join(peers, name)
-  const there = await access(folder).then(
-    () => true,
-    () => false,
-  )
-  if (there) return folder
-  await mkdir(peers, { recursive: true })
-  const fresh = await mkdtemp(path.join(peers, 'install-'))
-  try {
-    const pip = ['-m', 'pip', 'install', '--quiet', '--target', fresh]
-    await run('python3', [...pip, ...requirements[name]])
-    await rename(fresh, folder)
-  } catch (error) {
-    await rm(fresh, { recursive: true, force: true })
-    // Another test was faster.
-    if (!(error instanceof Error && 'code' in error && error.code === 'ENOTEMPTY')) throw error
-  }
-  return folder
-}
+export const installed = (name: ClientName): Promise<string> =>
+  pythonPackages(name, requirements[name])
 
 const pinned = policySchema.parse({
   version: 1,
