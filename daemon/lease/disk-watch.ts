@@ -3,32 +3,12 @@
  * the limit, again and again while they stay beyond it. Where the engine keeps no such directory there is nothing to
  * watch, and the lease says so.
  */
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
-
-const run = promisify(execFile)
+import { diskUsage } from './disk-usage.ts'
 
 /** A file system has so many files at most, too, and all sandboxes share it. */
 const maxFiles = 1_000_000
 /** Looking takes no more of the host than one part in so many. */
 const restFactor = 10
-
-/** Bytes on disk under a directory, this file system only; null when it can't be read. */
-export const diskUsage = (directory: string | null): Promise<number | null> =>
-  sumOf(directory, '--block-size=1')
-
-async function sumOf(directory: string | null, unit: string): Promise<number | null> {
-  if (directory === null) return null
-  try {
-    const { stdout } = await run('du', ['-sx', unit, directory], { timeout: 60_000 })
-    return Number(stdout.split('\t')[0])
-  } catch (error) {
-    // du exits 1 when a file vanishes under it, and has printed the sum all the same
-    const printed = (error as { stdout?: string }).stdout
-    const bytes = Number(printed?.split('\t')[0])
-    return printed !== undefined && printed !== '' && Number.isFinite(bytes) ? bytes : null
-  }
-}
 
 export interface DiskWatchOptions {
   readonly limitBytes: number
@@ -50,14 +30,14 @@ export class DiskWatch implements Disposable {
     const look = async (): Promise<void> => {
       if (!active()) return
       const used = await diskUsage(directory)
-      const files = await sumOf(directory, '--inodes')
+      if (used === null || this.#closed) return
       const words =
-        used !== null && used > limitBytes
-          ? `${used} bytes; its limit is ${limitBytes}`
-          : files !== null && files > maxFiles
-            ? `${files} files; the limit is ${maxFiles}`
+        used.bytes > limitBytes
+          ? `${used.bytes} bytes; its limit is ${limitBytes}`
+          : used.files > maxFiles
+            ? `${used.files} files; the limit is ${maxFiles}`
             : null
-      if (words === null || this.#closed) return
+      if (words === null) return
       this.hit = true
       onLimit(words)
     }

@@ -7,7 +7,7 @@ import { LeaseError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import type { FreezeReport } from '../protocol/lease.ts'
 import { settleAccountFiles } from './account-files.ts'
-import { diskUsage } from './disk-watch.ts'
+import { diskUsage } from './disk-usage.ts'
 import type { ExecRecorder } from './exec-recorder.ts'
 import type { LeaseParts } from './lease-parts.ts'
 import type { LeasePtys } from './lease-ptys.ts'
@@ -69,7 +69,7 @@ export async function freezeSandbox(freezing: Freezing): Promise<FreezeReport> {
     pidsLimitHits: stats?.pidsLimitHits ?? 0,
     memoryPeakBytes: stats?.memoryPeakBytes ?? null,
     cpuMs: stats?.cpuMs ?? null,
-    diskUsedBytes: await diskUsage(parts.upperDir),
+    diskUsedBytes: (await diskUsage(parts.upperDir))?.bytes ?? null,
     diskLimitHit: parts.disk?.hit ?? false,
   }
 }

@@ -43,6 +43,10 @@ await new Promise<void>((resolve, reject) => {
   host.server.listen(socket, resolve)
 })
 chmodSync(socket, 0o600)
+// The channel to the daemon that started it: not to keep it alive, nor to end it.
+process.on('message', (message, handle) => host.take(message, handle))
+process.on('disconnect', () => host.dropHanded())
+process.channel?.unref()
 log.info({ socket, pid: process.pid }, 'pty-host.ready')
 
 const inode = inodeOf(socket)

@@ -1,5 +1,6 @@
 /** The host's side of pty/host-protocol.ts. */
 import http from 'node:http'
+import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer } from 'ws'
 import type { z } from 'zod'
@@ -12,6 +13,7 @@ import { packageVersion } from '../protocol/version.ts'
 import { zodMessage } from '../protocol/zod-message.ts'
 import {
   attachHeaders,
+  handedViewerSchema,
   heartbeatMs,
   hostProtocol,
   openSessionSchema,
@@ -45,6 +47,7 @@ export class HostServer {
     handleProtocols: (protocols) => (protocols.has(ptyProtocol) ? ptyProtocol : false),
   })
   readonly #viewers = new Map<string, Viewer>()
+  readonly #handed = new Set<Socket>()
   #daemons = 0
 
   constructor(deps: HostServerDeps) {
@@ -58,6 +61,25 @@ export class HostServer {
   /** A daemon listens. */
   get hasDaemon(): boolean {
     return this.#daemons > 0
+  }
+
+  /** A viewer's socket, from the daemon that started this host. */
+  take(message: unknown, socket: unknown): void {
+    const parsed = handedViewerSchema.safeParse(message)
+    if (!(socket instanceof Socket)) return
+    if (!parsed.success) return void socket.destroy()
+    const request = Object.assign(new http.IncomingMessage(socket), {
+      method: 'GET',
+      ...parsed.data,
+    })
+    this.#handed.add(socket)
+    socket.once('close', () => this.#handed.delete(socket))
+    this.#attach(request, socket, Buffer.alloc(0))
+  }
+
+  /** That daemon is gone: who looks on must come back by the next one, which asks again who it is. */
+  dropHanded(): void {
+    for (const socket of this.#handed) socket.destroy()
   }
 
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
@@ -94,7 +116,7 @@ export class HostServer {
       case 'GET sessions':
         return ok({ ptys: sessions.views() })
       case 'GET counts':
-        return ok(sessions.tally)
+        return ok({ ...sessions.tally, attachments: this.#viewers.size })
       case 'POST sessions':
         return {
           status: 201,

@@ -2,11 +2,12 @@
  * The daemon's end of its pty-host: starts it with the first session, finds it again after a restart, hears its events,
  * and tells when it is lost. One that speaks another protocol is ended before anything else is done.
  */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import http from 'node:http'
 import module from 'node:module'
+import type { Socket } from 'node:net'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -20,6 +21,7 @@ import {
   hostEventSchema,
   hostHelloSchema,
   hostProtocol,
+  type HandedViewer,
   type HostEvent,
 } from './host-protocol.ts'
 
@@ -55,6 +57,14 @@ function hostEnvironment(): NodeJS.ProcessEnv {
   }
 }
 
+/** What Node keeps to itself of a socket and gives no other way to. */
+interface SocketInsides {
+  /** Until the host says that it has the socket, this process would go on to read what is the host's. */
+  _handle?: { readStop?: () => void } | null
+  /** The end of that server would wait for what it gave away. */
+  server?: unknown
+}
+
 class HostAnswerError extends ClosedbookError {}
 
 export class HostLink implements AsyncDisposable {
@@ -63,6 +73,8 @@ export class HostLink implements AsyncDisposable {
   readonly #agent = new http.Agent({ keepAlive: true, maxSockets: 64 })
   #connecting: Promise<void> | null = null
   #events: http.IncomingMessage | null = null
+  /** The host, where this daemon started it. */
+  #child: ChildProcess | null = null
   #closed = false
 
   constructor(options: HostLinkOptions) {
@@ -116,6 +128,15 @@ export class HostLink implements AsyncDisposable {
     throw new HostAnswerError(code, blame as Blame, message)
   }
 
+  /** The socket is the host's from here on, and this process sees no more of it; false: it can't be given away. */
+  give(viewer: HandedViewer, socket: Socket & SocketInsides): boolean {
+    if (this.#child?.connected !== true || socket._handle?.readStop === undefined) return false
+    socket._handle.readStop()
+    socket.server = null
+    this.#child.send(viewer, socket, {}, () => socket.destroy())
+    return true
+  }
+
   async #connect(): Promise<void> {
     if (await this.find()) return
     const { directory, engineSocket, engineCommand, logLevel } = this.#options
@@ -132,9 +153,16 @@ export class HostLink implements AsyncDisposable {
         ...['--engine-socket', engineSocket, '--log-level', logLevel],
         ...(engineCommand ?? []).flatMap((word) => [`--engine-command=${word}`]),
       ],
-      { detached: true, stdio: ['ignore', output, output], cwd: '/', env: hostEnvironment() },
+      {
+        detached: true,
+        stdio: ['ignore', output, output, 'ipc'],
+        cwd: '/',
+        env: hostEnvironment(),
+      },
     )
     child.unref()
+    child.channel?.unref()
+    this.#child = child
     closeSync(output)
     const ended = { yes: false }
     child.once('exit', () => (ended.yes = true))

@@ -5,7 +5,7 @@
  *   GET    /hello                      {protocol, pid, version, running}
  *   GET    /events                     NDJSON of HostEvent; an empty line every 5 s; who reads it is the host's daemon
  *   GET    /sessions                   {ptys: PtyView[]}
- *   GET    /counts                     Tally, since the start of the host
+ *   GET    /counts                     Tally, since the start of the host, and `attachments`, open now
  *   POST   /sessions                   OpenSession → 201 PtyView
  *   DELETE /sessions/:pty?alone=true   PtyView, ended
  *   POST   /sessions/:pty/markers      {label}
@@ -13,6 +13,9 @@
  *   DELETE /attachments/:id?code=N     closes one
  *   DELETE /leases/:lease              ends its sessions and forgets them
  *   POST   /shutdown                   ends all sessions, then the host
+ *
+ * The daemon that started the host also has a channel to it, over which it gives the sockets of viewers away: each is a
+ * HandedViewer beside the socket. They end with that channel, for nobody may look on unseen by a daemon.
  */
 import { z } from 'zod'
 import { ptyOpenSchema, ptyViewSchema } from '../protocol/pty.ts'
@@ -42,6 +45,13 @@ export const hostEventSchema = z.strictObject({
   view: ptyViewSchema,
 })
 export type HostEvent = z.infer<typeof hostEventSchema>
+
+/** The request of a viewer whose socket comes with it: as in GET /sessions/:pty/attach, and answered by the host. */
+export const handedViewerSchema = z.strictObject({
+  url: z.string(),
+  headers: z.record(z.string(), z.string()),
+})
+export type HandedViewer = z.infer<typeof handedViewerSchema>
 
 /** What the daemon says of one who attaches; the host takes nobody else's word. */
 export const attachHeaders = {

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { Socket } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Cgroup } from '../engine/cgroup.ts'
@@ -22,8 +23,8 @@ import {
 import { HostLink, type HostLinkOptions } from './host-link.ts'
 import type { HostEvent } from './host-protocol.ts'
 import { castFile, mendCast, openCast, readViews } from './ptys-on-disk.ts'
-import { relay } from './relay.ts'
-import { newTally, tallySchema, type Tally } from './tally.ts'
+import { relay, viewerRequest } from './relay.ts'
+import { countsSchema, newTally, type Tally } from './tally.ts'
 import { writeView } from './sessions.ts'
 
 /** The sandbox that a session is opened in. */
@@ -39,6 +40,8 @@ export interface PtyPlace {
 export interface AttachRights {
   readonly mayControl: boolean
   readonly name: string
+  /** It came in by the unix socket, which stands on no credential: nothing can end it but itself. */
+  readonly local: boolean
   /** Aborts when the credential behind it ends. */
   readonly over: AbortSignal
 }
@@ -57,7 +60,6 @@ const lostKillMs = 10_000
 export class Ptys implements AsyncDisposable {
   readonly #directory: string
   readonly #link: HostLink
-  #attachments = 0
   /** By lease; of leases that are open. */
   readonly #places = new Map<string, PtyPlace>()
   /** Running ones, by id: held among the execs of their container. */
@@ -166,8 +168,8 @@ export class Ptys implements AsyncDisposable {
     const answer = this.#link.connected
       ? await this.#link.ask('GET', '/counts').catch(() => null)
       : null
-    const tally = tallySchema.safeParse(answer).data ?? newTally()
-    return { ...tally, running, attachments: this.#attachments }
+    const counts = countsSchema.safeParse(answer).data ?? { ...newTally(), attachments: 0 }
+    return { ...counts, running }
   }
 
   hasRunning(lease: string): boolean {
@@ -195,20 +197,19 @@ export class Ptys implements AsyncDisposable {
         `this path speaks ${ptyProtocol} over WebSocket`,
       )
     const attachment = randomBytes(12).toString('hex')
-    const { mayControl, name, over } = rights
-    const target = { socketPath: this.#link.socketPath, pty, attachment, mayControl, name }
-    relay(request, socket, head, target)
-    this.#attachments += 1
+    const { mayControl, name, local, over } = rights
+    const viewer = viewerRequest(request, { pty, attachment, mayControl, name })
+    // What came behind the request would be lost with a socket that is given away; no client sends before it is answered.
+    if (local && head.length === 0 && socket instanceof Socket && this.#link.give(viewer, socket))
+      return
+    relay(this.#link.socketPath, socket, head, viewer)
     const revoke = (): void =>
       void this.#link
         .ask('DELETE', `/attachments/${attachment}?code=${ptyClose.unauthorized}`)
         .catch(() => socket.destroy())
     if (over.aborted) revoke()
     else over.addEventListener('abort', revoke, { once: true })
-    socket.once('close', () => {
-      this.#attachments -= 1
-      over.removeEventListener('abort', revoke)
-    })
+    socket.once('close', () => over.removeEventListener('abort', revoke))
   }
 
   /** Its container is gone, so its sessions have ended. */

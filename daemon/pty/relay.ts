@@ -1,16 +1,15 @@
 /**
- * Carries one viewer's WebSocket between its connection and the pty-host, byte by byte: the daemon has asked who it is and
- * said so in headers of its own, and takes no further part. What either side doesn't read waits in the kernel, not here:
- * a few buffers go round for each viewer.
+ * Carries one viewer's WebSocket between its connection and the pty-host, byte by byte, where the connection can't be
+ * given away: the daemon has asked who it is and said so in headers of its own, and takes no further part. What either
+ * side doesn't read waits in the kernel, not here: a few buffers go round for each viewer.
  */
 import type { IncomingMessage } from 'node:http'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ptyProtocol } from '../protocol/pty-frames.ts'
-import { attachHeaders } from './host-protocol.ts'
+import { attachHeaders, type HandedViewer } from './host-protocol.ts'
 
-export interface RelayTarget {
-  readonly socketPath: string
+export interface Attaching {
   readonly pty: string
   readonly attachment: string
   readonly mayControl: boolean
@@ -21,17 +20,16 @@ const bufferBytes = 64 * 1024
 /** For a client to take the last bytes. */
 const lingerMs = 5_000
 
-/** Of the client's headers only those of the handshake pass; tickets among its protocols don't. */
 export function relay(
-  request: IncomingMessage,
+  socketPath: string,
   client: Duplex,
   head: Buffer,
-  target: RelayTarget,
+  viewer: HandedViewer,
 ): void {
   const free: Buffer[] = []
   let buffer: Buffer = Buffer.allocUnsafeSlow(bufferBytes)
   const host = net.connect({
-    path: target.socketPath,
+    path: socketPath,
     onread: {
       buffer: () => buffer,
       callback: (length, bytes) => {
@@ -55,7 +53,7 @@ export function relay(
   })
   host.once('connect', () => {
     connected = true
-    host.write(handshake(request, target))
+    host.write(textOf(viewer))
     if (head.length > 0) host.write(head)
     client.pipe(host)
   })
@@ -70,23 +68,29 @@ export function relay(
   client.once('close', () => host.destroy())
 }
 
-function handshake(request: IncomingMessage, target: RelayTarget): string {
-  const { pty, attachment, mayControl, name } = target
-  const key = String(request.headers['sec-websocket-key'] ?? '')
-  const version = String(request.headers['sec-websocket-version'] ?? '')
-  return [
-    `GET /sessions/${pty}/attach HTTP/1.1`,
-    'Host: pty-host',
-    'Connection: Upgrade',
-    'Upgrade: websocket',
-    `Sec-WebSocket-Version: ${version}`,
-    `Sec-WebSocket-Key: ${key}`,
-    `Sec-WebSocket-Protocol: ${ptyProtocol}`,
-    `${attachHeaders.attachment}: ${attachment}`,
-    `${attachHeaders.mayControl}: ${mayControl}`,
-    `${attachHeaders.name}: ${encodeURIComponent(name)}`,
-    '\r\n',
-  ].join('\r\n')
+/** Of the client's headers only those of the handshake pass; tickets among its protocols don't. */
+export function viewerRequest(request: IncomingMessage, attaching: Attaching): HandedViewer {
+  const { pty, attachment, mayControl, name } = attaching
+  const passed = (header: string): string => String(request.headers[header] ?? '')
+  return {
+    url: `/sessions/${pty}/attach`,
+    headers: {
+      host: 'pty-host',
+      connection: 'Upgrade',
+      upgrade: 'websocket',
+      'sec-websocket-version': passed('sec-websocket-version'),
+      'sec-websocket-key': passed('sec-websocket-key'),
+      'sec-websocket-protocol': ptyProtocol,
+      [attachHeaders.attachment]: attachment,
+      [attachHeaders.mayControl]: String(mayControl),
+      [attachHeaders.name]: encodeURIComponent(name),
+    },
+  }
+}
+
+function textOf({ url, headers }: HandedViewer): string {
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+  return [`GET ${url} HTTP/1.1`, ...lines, '\r\n'].join('\r\n')
 }
 
 function refuse(client: Duplex): void {

@@ -262,11 +262,12 @@ export class Session {
     if (bytes.length === 0) return
     this.ring.push(bytes)
     this.tally.programBytes += bytes.length
+    // Those who look on first: somebody waits for the echo of a key.
+    for (const viewer of this.viewers) viewer.wake()
     const lacked = this.#recording.unrecordedBytes
     this.#recording.output(bytes)
     this.tally.unrecordedBytes += this.#recording.unrecordedBytes - lacked
     this.#screen.wake()
-    for (const viewer of this.viewers) viewer.wake()
     if (this.#killing === null && this.#mustWait()) void this.#wait()
   }
 

@@ -21,6 +21,12 @@ export const tallySchema = z.strictObject({
 })
 export type Tally = z.infer<typeof tallySchema>
 
+/** What a host answers to GET /counts. */
+export const countsSchema = tallySchema.extend({
+  /** Sockets of those who look on, now. */
+  attachments: count.default(0),
+})
+
 export const newTally = (): Tally => ({
   opened: 0,
   attached: 0,

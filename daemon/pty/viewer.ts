@@ -31,6 +31,8 @@ const pingMs = 15_000
 /** Pings that a viewer with output under way may leave unanswered. */
 const slowPongs = 20
 const helloMs = 10_000
+/** Input is acknowledged a moment later: the echo of a key comes first, and an acknowledgement would delay it. */
+const inputAckMs = 10
 /** Refused messages after which it is shown the door. */
 const refusalsLimit = 100
 
@@ -54,6 +56,9 @@ export class Viewer implements SessionViewer {
   #refusals = 0
   #inputBytes = 0
   #inputs: Promise<void> = Promise.resolve()
+  /** Taken, and to be acknowledged when the timer says so. */
+  #inputsTaken: number[] = []
+  #inputAckTimer: NodeJS.Timeout | undefined
   readonly #ping: NodeJS.Timeout
   #unanswered = 0
   readonly #late: NodeJS.Timeout
@@ -319,8 +324,15 @@ export class Viewer implements SessionViewer {
     this.#inputs = this.#inputs.then(async () => {
       await this.#session.input(bytes, as)
       this.#inputBytes -= bytes.length
-      if (this.#socket.readyState === 1) this.#socket.send(encodeInputAck(n))
+      this.#inputsTaken.push(n)
+      this.#inputAckTimer ??= setTimeout(() => this.#ackInputs(), inputAckMs)
     })
+  }
+
+  #ackInputs(): void {
+    this.#inputAckTimer = undefined
+    for (const n of this.#inputsTaken.splice(0))
+      if (this.#socket.readyState === 1) this.#socket.send(encodeInputAck(n))
   }
 
   #tellGap(from: number, to: number, reason: 'slow' | 'gone'): void {
@@ -350,7 +362,8 @@ export class Viewer implements SessionViewer {
   }
 
   #gone(): void {
-    for (const timer of [this.#late, this.#timer ?? undefined]) clearTimeout(timer)
+    for (const timer of [this.#late, this.#timer ?? undefined, this.#inputAckTimer])
+      clearTimeout(timer)
     clearInterval(this.#ping)
     this.#session.remove(this)
   }

@@ -127,9 +127,9 @@ export function addPtyRoutes(router: Router, { leases, journal, ptys }: PtyRoute
       summary: `a viewer of a PTY session (${ptyProtocol}); control needs the role run`,
     },
     (request, socket, head, params, access) => {
-      const { role, name, over } = access
+      const { role, name, over, credential } = access
       safe(params['id'] ?? '')
-      const rights = { mayControl: role !== 'view', name, over }
+      const rights = { mayControl: role !== 'view', name, local: credential === null, over }
       ptys.attach(request, socket, head, { pty: ptyOf({ params }), rights })
     },
   )

@@ -11,7 +11,16 @@ import type { DaemonClient } from '../../daemon/protocol/client.ts'
 import type { PtyView } from '../../daemon/protocol/pty.ts'
 import { TestDaemon } from '../support/daemon.ts'
 import { watch, until } from '../support/pty.ts'
-import { bench, benchEngine, cpuMs, option, quantile, short, type Report } from './support.ts'
+import {
+  bench,
+  benchEngine,
+  collectOwnGarbage,
+  cpuMs,
+  option,
+  quantile,
+  short,
+  type Report,
+} from './support.ts'
 
 const floodBar = 45
 const echoBar = 1.5
@@ -115,6 +124,7 @@ async function echo({ open, daemon, lease, socketPath }: World, report: Report):
   await until('both are ready', () => text.includes('ready') && seen.attachment.offset > 5)
   await delay(200)
   for (let turn = 0; turn < turns; turn += 1) {
+    if (turn % 20 === 0) collectOwnGarbage()
     for (const side of turn % 2 === 0 ? ['ours', 'theirs'] : ['theirs', 'ours']) {
       await delay(12)
       const started = performance.now()

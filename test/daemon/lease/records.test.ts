@@ -8,7 +8,8 @@ import t from 'tap'
 import { pack } from 'tar-stream'
 import { Admission } from '../../../daemon/lease/admission.ts'
 import { Bundles } from '../../../daemon/lease/bundles.ts'
-import { DiskWatch, diskUsage } from '../../../daemon/lease/disk-watch.ts'
+import { diskUsage } from '../../../daemon/lease/disk-usage.ts'
+import { DiskWatch } from '../../../daemon/lease/disk-watch.ts'
 import { Expiry } from '../../../daemon/lease/expiry.ts'
 import { createLogger } from '../../../daemon/logger.ts'
 import { Retention } from '../../../daemon/retention.ts'
@@ -287,10 +288,17 @@ void t.test(
     const directory = path.join(folder, 'upper')
     await mkdir(directory)
     await writeFile(path.join(directory, 'data'), Buffer.alloc(300_000))
-    const used = (await diskUsage(directory)) ?? 0
-    t.ok(used >= 300_000)
+    const used = await diskUsage(directory)
+    t.ok((used?.bytes ?? 0) >= 300_000)
+    t.equal(used?.files, 2, 'the directory is one')
+    const two = await Promise.all([diskUsage(path.join(folder, 'nowhere')), diskUsage(directory)])
+    t.strictSame(two, [null, used], 'each question has its own answer')
     t.equal(await diskUsage(null), null)
-    t.equal(await diskUsage(path.join(folder, 'nowhere')), null)
+    const children = await readFile(`/proc/self/task/${process.pid}/children`, 'utf8')
+    for (const pid of children.trim().split(' ')) process.kill(Number(pid), 'SIGKILL')
+    let again = null
+    while (again === null) again = await diskUsage(directory)
+    t.strictSame(again, used, 'a shell that was killed is replaced')
     let active = false
     let acted = Promise.withResolvers<string>()
     let looks = 0

@@ -68,6 +68,35 @@ t.test(
 )
 
 t.test(
+  "who came in by the unix socket is served by the host alone: a daemon that hangs holds up no key, and a dead one's viewers come back by the next",
+  async (t) => {
+    await using world = await ptyWorld()
+    const { daemon } = world
+    const view = await world.open('read x; echo got $x; read y; echo then $y; exit 5', {
+      hold: true,
+    })
+    const seen = world.watch(view, { mode: 'control' })
+    await until('it is attached', () => seen.events.includes('granted'))
+    process.kill(daemon.pid, 'SIGSTOP')
+    try {
+      await seen.attachment.write(Buffer.from('one\r'))
+      await seen.until(/got one/)
+    } finally {
+      process.kill(daemon.pid, 'SIGCONT')
+    }
+    t.equal((await daemon.client.ptys(view.lease))[0]?.viewers, 1)
+    await daemon.kill()
+    await seen.until(() => seen.events.includes('lost'))
+    await daemon.start()
+    await seen.until(() => seen.events.filter((event) => event === 'granted').length === 2)
+    await seen.attachment.write(Buffer.from('two\r'))
+    t.match(await seen.ended, { exit: { code: 5 } })
+    t.match(seen.text(), /then two/)
+    t.strictSame(seen.broken, [])
+  },
+)
+
+t.test(
   'a host that is killed is told as lost: its programs end, the recording is mended, the next session works',
   async (t) => {
     await using world = await ptyWorld()
