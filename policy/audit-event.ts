@@ -15,7 +15,7 @@ export const auditEventSchema = z.strictObject({
   time: z.iso.datetime(),
   lease: z.string(),
   trial: z.string().nullable(),
-  kind: z.enum(['decision', 'close', 'census', 'canary', 'lifecycle', 'aggregate']),
+  kind: z.enum(['decision', 'close', 'census', 'lifecycle', 'aggregate']),
   protocol: z.enum([
     'connect',
     'http',
@@ -26,7 +26,6 @@ export const auditEventSchema = z.strictObject({
     'icmp',
     'other',
     'model',
-    'exec',
     'hf',
     'none',
   ]),

@@ -53,8 +53,8 @@ export type EgressRequest =
     }
   /** Traffic that no listener can name. */
   | { readonly kind: 'tcp' | 'udp' | 'icmp' | 'other' }
-  /** The gateways of the lease: they are its own doors, so only what their request carries can be wrong. */
-  | { readonly kind: 'model' | 'exec'; readonly fault: Reason | null }
+  /** The model gateway of the lease: it is its own door, so only what the request carries can be wrong. */
+  | { readonly kind: 'model'; readonly fault: Reason | null }
 
 const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
@@ -94,8 +94,6 @@ export function decide(policy: Policy, request: EgressRequest): Decision {
       return request.fault === null
         ? allow('allowed_gateway', 'model')
         : deny(request.fault, 'model')
-    case 'exec':
-      return request.fault === null ? allow('allowed_exec', 'exec') : deny(request.fault, 'exec')
     default:
       return request satisfies never
   }

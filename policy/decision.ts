@@ -6,7 +6,6 @@ export const reasons = [
   // allowed
   'allowed_host',
   'allowed_gateway',
-  'allowed_exec',
   'allowed_artifact',
   'noise',
   // names, addresses, ports

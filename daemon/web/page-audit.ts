@@ -35,7 +35,6 @@ const protocols = {
   icmp: '',
   other: '',
   model: '',
-  exec: '',
   hf: '',
 } satisfies Record<Exclude<AuditEvent['protocol'], 'none'>, ''>
 const kinds = {
@@ -44,7 +43,7 @@ const kinds = {
   census: '',
   aggregate: '',
   lifecycle: '',
-} satisfies Record<Exclude<AuditEvent['kind'], 'canary'>, ''>
+} satisfies Record<AuditEvent['kind'], ''>
 const actions = { deny: '', allow: '', none: '' } satisfies Record<AuditEvent['action'], ''>
 const choices: Partial<Record<Field, readonly string[]>> = {
   action: ['', ...Object.keys(actions)],

@@ -349,7 +349,6 @@ const decisions: readonly (readonly [request: EgressRequest, expected: string, w
   [{ kind: 'other' }, 'deny direct_other', 'another protocol'],
   [{ kind: 'model', fault: null }, 'allow allowed_gateway', 'a model call'],
   [{ kind: 'model', fault: 'budget_spent' }, 'deny budget_spent', 'a model call too many'],
-  [{ kind: 'exec', fault: null }, 'allow allowed_exec', 'a command'],
 ]
 
 void t.test('each request is allowed or denied with its reason', (t) => {
