@@ -55,7 +55,13 @@ export interface PtyCounts extends Tally {
 }
 
 const findAgainMs = 5_000
+/** One that lives and doesn't answer is waited for: it holds the work of agents. */
+const findLiveMs = 30_000
 const lostKillMs = 10_000
+const closeMs = 5_000
+const countMs = 2_000
+const listMs = 10_000
+const findMs = 60_000
 
 export class Ptys implements AsyncDisposable {
   readonly #directory: string
@@ -73,14 +79,14 @@ export class Ptys implements AsyncDisposable {
     this.#link = new HostLink({
       ...options,
       onEvent: (event) => this.#hear(event),
-      onLost: () => void this.#lost(),
+      onLost: (pid) => void this.#lost(pid),
     })
   }
 
   /** After a restart: what the last daemon's host still runs. Call before leases are adopted. */
   async find(): Promise<void> {
     if (!(await this.#link.find())) return
-    for (const view of await this.#views())
+    for (const view of await this.#held(findMs).catch(() => []))
       if (view.state === 'running') this.#running.set(view.pty, { view, live: null })
   }
 
@@ -116,7 +122,7 @@ export class Ptys implements AsyncDisposable {
     await this.#link.require()
     const { lease, trial, container, initPid } = place
     const body = { lease, trial, container, initPid, open }
-    return ptyViewSchema.parse(await this.#link.ask('POST', '/sessions', body))
+    return ptyViewSchema.parse(await this.#link.ask('POST', '/sessions', { body }))
   }
 
   /** In the order in which they were opened; ended ones too. */
@@ -149,7 +155,7 @@ export class Ptys implements AsyncDisposable {
   async mark(lease: string, pty: string, label: string): Promise<void> {
     const view = await this.view(lease, pty)
     if (view.state !== 'running') return
-    await this.#link.ask('POST', `/sessions/${pty}/markers`, { label })
+    await this.#link.ask('POST', `/sessions/${pty}/markers`, { body: { label } })
   }
 
   /** A mark in the recordings of all that runs in a lease. Never fails. */
@@ -157,7 +163,7 @@ export class Ptys implements AsyncDisposable {
     for (const { view } of this.#running.values())
       if (view.lease === lease)
         void this.#link
-          .ask('POST', `/sessions/${view.pty}/markers`, { label: label.slice(0, 1000) })
+          .ask('POST', `/sessions/${view.pty}/markers`, { body: { label: label.slice(0, 1000) } })
           .catch(() => {})
   }
 
@@ -166,7 +172,7 @@ export class Ptys implements AsyncDisposable {
     const running = { agent: 0, harness: 0, person: 0 }
     for (const { view } of this.#running.values()) running[view.role] += 1
     const answer = this.#link.connected
-      ? await this.#link.ask('GET', '/counts').catch(() => null)
+      ? await this.#link.ask('GET', '/counts', { withinMs: countMs }).catch(() => null)
       : null
     const counts = countsSchema.safeParse(answer).data ?? { ...newTally(), attachments: 0 }
     return { ...counts, running }
@@ -214,7 +220,8 @@ export class Ptys implements AsyncDisposable {
 
   /** Its container is gone, so its sessions have ended. */
   async closeLease(lease: string): Promise<void> {
-    if (this.#link.connected) await this.#link.ask('DELETE', `/leases/${lease}`).catch(() => {})
+    if (this.#link.connected)
+      await this.#link.ask('DELETE', `/leases/${lease}`, { withinMs: closeMs }).catch(() => {})
     this.#places.delete(lease)
     for (const [pty, { view }] of this.#running) if (view.lease === lease) this.#over(pty)
   }
@@ -225,8 +232,11 @@ export class Ptys implements AsyncDisposable {
 
   async #views(): Promise<PtyView[]> {
     if (!this.#link.connected) return []
-    const answer = await this.#link.ask('GET', '/sessions').catch(() => ({ ptys: [] }))
-    return ptyViewsSchema.parse(answer).ptys
+    return this.#held(listMs).catch(() => [])
+  }
+
+  async #held(withinMs: number): Promise<PtyView[]> {
+    return ptyViewsSchema.parse(await this.#link.ask('GET', '/sessions', { withinMs })).ptys
   }
 
   #hear(event: HostEvent): void {
@@ -245,23 +255,37 @@ export class Ptys implements AsyncDisposable {
     this.#running.delete(pty)
   }
 
-  async #lost(): Promise<void> {
-    // A host that was only slow is there again; one that died isn't.
-    const deadline = performance.now() + findAgainMs
-    while (performance.now() < deadline) {
-      if (await this.#link.find().catch(() => false)) {
-        const still = new Map((await this.#views()).map((view) => [view.pty, view]))
-        for (const [pty, { view }] of this.#running) {
-          const now = still.get(pty)
+  async #lost(pid: number): Promise<void> {
+    // A host that was only slow is there again; one that died or hangs isn't.
+    const from = performance.now()
+    do {
+      // Sessions of a host that is new meanwhile are none of these.
+      const running = [...this.#running.values()]
+      const held = await this.#findAgain()
+      if (held !== null) {
+        const still = new Map(held.map((view) => [view.pty, view]))
+        for (const { view } of running) {
+          if (!this.#running.has(view.pty)) continue
+          const now = still.get(view.pty)
           if (now === undefined) await this.#markLost(view)
           else if (now.state !== 'running') this.#hear({ type: 'ended', view: now })
         }
         return
       }
       await delay(100)
-      if (this.#running.size === 0) return
+      const patienceMs = (await this.#link.isHost(pid)) ? findLiveMs : findAgainMs
+      if (performance.now() - from > patienceMs) break
+    } while (this.#running.size > 0)
+    await this.#link.kill(pid)
+    for (const { view } of [...this.#running.values()]) await this.#markLost(view)
+  }
+
+  async #findAgain(): Promise<PtyView[] | null> {
+    try {
+      return (await this.#link.find()) ? await this.#held(listMs) : null
+    } catch {
+      return null
     }
-    for (const { view } of this.#running.values()) await this.#markLost(view)
   }
 
   async #markLost(view: PtyView): Promise<void> {

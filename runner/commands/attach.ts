@@ -29,7 +29,7 @@ export function addAttach(program: Command): void {
     )
     .action(async (text: string, options: AttachOptions, command: Command) =>
       withContext(command, async ({ client, signal }) => {
-        const view = await findSession(client, text, options.pty)
+        const view = await findSession(client, text, options.pty, { signal })
         const end = await attachSession({
           ...{ client, view, signal, say: note },
           control: options.control === true,

@@ -49,7 +49,9 @@ export function addShell(program: Command): void {
             'operator',
             'a shell needs a terminal on stdin and stdout; `closedbook exec` runs commands without one',
           )
-        const leases = (await findLeases(client, text)).filter(({ state }) => state === 'ready')
+        const leases = (await findLeases(client, text, { signal })).filter(
+          ({ state }) => state === 'ready',
+        )
         // Of a trial: the sandbox that the agent works in, and not the one of its harness.
         const lease =
           leases.find(({ lease: id }) => id.startsWith(text)) ??

@@ -1,12 +1,16 @@
 /** Which PTY session a person means who names a trial or a lease, or the beginning of one. */
-import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import type { DaemonClient, Wait } from '../../daemon/protocol/client.ts'
 import type { LeaseView } from '../../daemon/protocol/lease.ts'
 import type { PtyView } from '../../daemon/protocol/pty.ts'
 import { RunnerError } from '../errors.ts'
 
 /** Open leases; of a trial, those of all its sandboxes. */
-export async function findLeases(client: DaemonClient, text: string): Promise<LeaseView[]> {
-  const leases = await client.leases()
+export async function findLeases(
+  client: DaemonClient,
+  text: string,
+  wait: Wait = {},
+): Promise<LeaseView[]> {
+  const leases = await client.leases(wait)
   const exact = leases.filter(({ lease, trial }) => lease === text || trial === text)
   if (exact.length > 0) return exact
   const begun = leases.filter(
@@ -32,9 +36,10 @@ export async function findSession(
   client: DaemonClient,
   text: string,
   pty: string | undefined,
+  wait: Wait = {},
 ): Promise<PtyView> {
-  const leases = await findLeases(client, text)
-  const lists = await Promise.all(leases.map(({ lease }) => client.ptys(lease)))
+  const leases = await findLeases(client, text, wait)
+  const lists = await Promise.all(leases.map(({ lease }) => client.ptys(lease, wait)))
   const all = lists.flat()
   if (pty !== undefined) {
     const [found, second] = all.filter((view) => view.pty.startsWith(pty))

@@ -299,6 +299,13 @@ void t.test(
     let again = null
     while (again === null) again = await diskUsage(directory)
     t.strictSame(again, used, 'a shell that was killed is replaced')
+    const odd = path.join(folder, ' $(id) "\\ \t')
+    await mkdir(odd)
+    t.match(await diskUsage(odd), { files: 1 }, 'a name is a name, to its last blank')
+    const next = await readFile(`/proc/self/task/${process.pid}/children`, 'utf8')
+    for (const pid of next.trim().split(' ')) process.kill(Number(pid), 'SIGSTOP')
+    t.equal(await diskUsage(directory, 200), null, 'one that hangs is waited for so long')
+    t.strictSame(await diskUsage(directory), used, 'and replaced')
     let active = false
     let acted = Promise.withResolvers<string>()
     let looks = 0

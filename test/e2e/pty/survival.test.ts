@@ -1,5 +1,6 @@
 /** What becomes of terminals when the daemon, or the process that holds them, ends: by SIGKILL, and in order. */
-import { readFile } from 'node:fs/promises'
+import { readFile, readdir } from 'node:fs/promises'
+import net from 'node:net'
 import path from 'node:path'
 import { text as textOf } from 'node:stream/consumers'
 import t from 'tap'
@@ -106,6 +107,11 @@ t.test(
     await seen.until(/tick/)
     const pid = await hostOf(daemon.stateDir)
     process.kill(pid, 'SIGKILL')
+    await t.rejects(
+      daemon.client.closePty(lease, view.pty),
+      { code: 'tool_missing', blame: 'infra' },
+      'what is asked meanwhile is told why',
+    )
     await t.rejects(seen.ended, { code: 'not_found' })
     await until('it is lost', async () => (await daemon.client.ptys(lease))[0]?.state === 'lost')
     t.match(await daemon.client.ptys(lease), [{ exit: 'unknown', cause: 'host_lost' }])
@@ -136,5 +142,48 @@ t.test(
     t.equal(await hostOf(other.daemon.stateDir), orphan)
     await other[Symbol.asyncDispose]()
     await until('the host is gone', () => !isLive(orphan))
+  },
+)
+
+t.test(
+  'who waits for a host that hangs is cut with it, and nothing of them stays; a daemon ends in order all the same',
+  async (t) => {
+    const world = await ptyWorld()
+    const { daemon } = world
+    const view = await world.open('sleep 1000')
+    const host = await hostOf(daemon.stateDir)
+    const request = [
+      `GET /v1/leases/${view.lease}/ptys/${view.pty}/attach HTTP/1.1`,
+      ...['Host: daemon', 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
+      ...[
+        'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==',
+        'Sec-WebSocket-Protocol: closedbook.pty.v1',
+      ],
+      '\r\n',
+    ].join('\r\n')
+    const files = async (): Promise<number> => (await readdir(`/proc/${daemon.pid}/fd`)).length
+    const before = await files()
+    process.kill(host, 'SIGSTOP')
+    let cut = 0
+    const viewers = Array.from({ length: 40 }, () =>
+      net
+        .connect(path.join(daemon.stateDir, 'daemon.sock'), function (this: net.Socket) {
+          this.write(request)
+        })
+        .on('error', () => {})
+        .once('close', () => (cut += 1)),
+    )
+    await until('they wait', async () => (await files()) >= before + viewers.length - 2)
+    for (const viewer of viewers.slice(0, 10)) viewer.destroy()
+    process.kill(host, 'SIGKILL')
+    await until('all are cut', () => cut === viewers.length)
+    await until('nothing of them stays', async () => (await files()) <= before)
+    const next = world.watch(await world.open('echo here; sleep 1000'))
+    await next.until(/here/)
+    const hangs = await hostOf(daemon.stateDir)
+    process.kill(hangs, 'SIGSTOP')
+    await daemon.stop()
+    t.notOk(isLive(hangs))
+    await world[Symbol.asyncDispose]()
   },
 )

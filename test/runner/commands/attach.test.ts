@@ -1,5 +1,5 @@
 /** attach, shell and replay under a real terminal: raw mode, keys, sizes, and the terminal as it was afterwards. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
@@ -96,6 +96,27 @@ t.test('a terminal is put back on every way out', async (t) => {
   await daemon.client.closePty(lease, view.pty)
   await terminal.until(/the program ended \(by SIG\w+, killed\)/)
   t.ok(await terminal.restored())
+})
+
+t.test('who waits for a daemon that hangs can leave', async (t) => {
+  process.kill(daemon.pid, 'SIGSTOP')
+  try {
+    await using terminal = terminalOf(`attach ${lease}`)
+    await terminal.until(/before/)
+    await until('it hears signals', async () => {
+      const status = await readFile(`/proc/${await terminal.command()}/status`, 'utf8').catch(
+        () => '',
+      )
+      const caught = BigInt(`0x${/^SigCgt:\s+([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`)
+      // SIGHUP, the last of those that it listens to
+      return (caught & 1n) === 1n
+    })
+    process.kill(await terminal.command(), 'SIGINT')
+    await terminal.until(/status \d+/)
+    t.match(terminal.text, /interrupted by SIGINT\s+status 130/)
+  } finally {
+    process.kill(daemon.pid, 'SIGCONT')
+  }
 })
 
 t.test(
