@@ -170,6 +170,8 @@ export const resultSchema = z
         given: z.literal('closed-book'),
       })
       .optional(),
+    /** Names of variables that the task was given from the host, which has values for them; absent: none. */
+    hostEnv: z.array(z.string()).optional(),
     /** What went otherwise than the task says and isn't a fault, for people. */
     notes: z.array(z.string()).optional(),
   })

@@ -22,7 +22,7 @@ const recordSchema = z.strictObject({
   instance: z.string(),
   state: z.enum(leaseStates),
   reason: z.string().nullable(),
-  /** Without `model`: it carries a key, and a gateway isn't adopted. */
+  /** Without `model`: it carries a key, and a gateway isn't adopted. Of `env` the names alone. */
   request: leaseRequestSchema.omit({ model: true }),
   hadModel: z.boolean(),
   container: z.string().nullable(),

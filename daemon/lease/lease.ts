@@ -131,13 +131,15 @@ export class Lease {
 
   record(): LeaseRecord {
     const { model, ...request } = this.request
+    // Values may be secrets of the host; whoever adopts it finds them in the container.
+    const env = Object.fromEntries(Object.keys(request.env).map((name) => [name, '']))
     return {
       v: 1,
       lease: this.id,
       instance: this.#deps.instance,
       state: this.#state,
       reason: this.#reason,
-      request,
+      request: { ...request, env },
       hadModel: model !== undefined || this.parts.modelListener !== null,
       container: this.parts.container,
       gpus: [...(this.parts.gpus?.gpus ?? [])],

@@ -19,6 +19,8 @@ import { reportDocument } from './report-document.ts'
 export interface PublishedJob {
   readonly plan: Plan
   readonly jobDir: string
+  /** Whether every trial is recorded, for one whose directory doesn't have all results; absent: as the directory says. */
+  readonly isOver?: () => Promise<boolean>
 }
 
 /** Dispose tells how the job stands then: ended, where every trial is recorded. */
@@ -28,12 +30,13 @@ type Live = { -readonly [K in keyof TrialDocument]: TrialDocument[K] }
 
 export function publisher(
   client: Pick<DaemonClient, 'call' | 'callText'>,
-  { plan, jobDir }: PublishedJob,
+  { plan, jobDir, isOver = async () => false }: PublishedJob,
   onTrouble: (message: string) => void = () => {},
 ): Publisher {
   const outbox = new Outbox(client, onTrouble)
   const live = new Map<string, Live>()
   const results = new Map<string, TrialResult>()
+  const evidence = new Set<Promise<void>>()
   // also of trials that other processes record
   let earlier = readRecorded({ plan, jobDir }, results)
 
@@ -94,14 +97,20 @@ export function publisher(
       const execution = result.executions.at(-1)?.id ?? of(planned).execution
       Object.assign(of(planned, execution), endOf(result), { execution })
       outbox.put('result', id(planned.trial), () => result)
-      void publishEvidence(of(planned), executionDir(jobDir, planned.trial, execution))
+      const published = publishEvidence(
+        of(planned),
+        executionDir(jobDir, planned.trial, execution),
+      ).finally(() => evidence.delete(published))
+      evidence.add(published)
       figures()
     },
     async [Symbol.asyncDispose]() {
       clearInterval(living)
+      await Promise.all(evidence)
       earlier = readRecorded({ plan, jobDir }, results)
       await earlier
-      job(results.size === plan.trials.length ? 'ended' : 'interrupted')
+      const over = results.size === plan.trials.length || (await isOver().catch(() => false))
+      job(over ? 'ended' : 'interrupted')
       await outbox[Symbol.asyncDispose]()
     },
   }

@@ -2,7 +2,8 @@
  * `closedbook logs [-f] TRIAL`: the steps of a trial's newest execution, as they were or as they come; from its files,
  * or where they are not here from the board of the daemon that is meant.
  */
-import { watch } from 'node:fs'
+import { watch, type FSWatcher } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { Command } from 'commander'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
@@ -17,7 +18,7 @@ import { readLedger } from '../job/ledger.ts'
 import { foldTrial } from '../job/trial-state.ts'
 import { renderStep } from '../report/render-step.ts'
 import { wantsColor } from '../report/terminal.ts'
-import { readSteps } from '../trial/evidence.ts'
+import { evidenceNames, readSteps } from '../trial/evidence.ts'
 import type { Step } from '../step-log.ts'
 import { note, print, printJson, withContext, type Context } from './context.ts'
 
@@ -60,19 +61,26 @@ export function addLogs(program: Command): void {
 
 async function fromFiles(found: FoundTrial, { follow, signal, show }: Asked): Promise<void> {
   let shown = { execution: '', steps: 0 }
+  const before = { ledger: '', steps: '' }
+  let done = false
   while (!signal.aborted) {
-    const done = await isSettled(found)
+    // what has not changed is not read again
+    const ledger = await stateOf(ledgerFile(found.jobDir))
+    if (ledger !== before.ledger) done = await isSettled(found)
+    before.ledger = ledger
     const execution = await newestExecution(found)
     if (execution !== null && execution !== shown.execution) {
       if (shown.execution !== '') note(anotherExecution)
       shown = { execution, steps: 0 }
     }
     let seen = 0
-    if (execution !== null)
+    const steps = execution === null ? '' : await stateOf(path.join(execution, evidenceNames.steps))
+    if (execution !== null && `${execution} ${steps}` !== before.steps)
       for await (const step of readSteps(execution)) {
         seen += 1
         if (seen > shown.steps) show(step)
       }
+    before.steps = `${execution} ${steps}`
     shown.steps = Math.max(shown.steps, seen)
     if (done || !follow) return
     await changed(execution ?? found.trialDir, signal)
@@ -124,18 +132,36 @@ async function isSettled({ jobDir, planned }: FoundTrial): Promise<boolean> {
   return foldTrial(planned.trial, records).status === 'recorded'
 }
 
-/** Wakes when a file of the directory changed, and after a moment in any case: not every file system tells. */
+const stateOf = async (file: string): Promise<string> =>
+  stat(file).then(
+    ({ ino, size, mtimeMs }) => `${ino} ${size} ${mtimeMs}`,
+    () => 'not there',
+  )
+
+/**
+ * Wakes when a file of the directory changed, and after a moment in any case: not every file system tells, and a trial
+ * that waits for its turn has no directory yet.
+ */
 async function changed(directory: string, signal: AbortSignal): Promise<void> {
   await new Promise<void>((resolve) => {
-    const watcher = watch(path.resolve(directory), { persistent: false })
+    const watcher = watcherOf(path.resolve(directory))
     const done = (): void => {
       clearTimeout(timer)
-      watcher.close()
+      signal.removeEventListener('abort', done)
+      watcher?.close()
       resolve()
     }
     const timer = setTimeout(done, pollMs)
-    watcher.once('change', done)
-    watcher.once('error', done)
+    watcher?.once('change', done)
+    watcher?.once('error', done)
     signal.addEventListener('abort', done, { once: true })
   })
+}
+
+function watcherOf(directory: string): FSWatcher | null {
+  try {
+    return watch(directory, { persistent: false })
+  } catch {
+    return null
+  }
 }

@@ -12,6 +12,7 @@ import { requireHardware } from '../task/hardware.ts'
 import { loadTask } from '../task/load.ts'
 import type { Task } from '../task/task.ts'
 import { gatewayBudget, readKey, usesHarnessImage, type Configuration } from './configuration.ts'
+import { sealWith } from './host-values.ts'
 import {
   plainHarnessDigest,
   plannedConfiguration,
@@ -126,19 +127,25 @@ export async function driversOf(
   return drivers
 }
 
-/** Throws `plan_changed` when what was loaded is not what was planned. */
-export const requirePlanned = (plan: Plan, loaded: Loaded): void =>
+/** Throws `plan_changed` when what was loaded is not what was planned; `hostKey`: as the store has it. */
+export function requirePlanned(plan: Plan, loaded: Loaded, hostKey: string | null): void {
+  const seal = hostKey === null ? null : sealWith(hostKey)
   requireUnchanged(plan, {
     tasks: loaded.tasks.map(({ task, image, verifierImage }) =>
-      plannedTask(task, image, verifierImage),
+      plannedTask(task, image, verifierImage, seal),
     ),
     configurations: loaded.configurations.map(({ configuration, harnessDigest }) =>
       plannedConfiguration(configuration, harnessDigest),
     ),
   })
+}
 
 /** The same for a host that has the images, or gets them later: they are taken as planned. */
-export function asPlanned(plan: Plan, { tasks, configurations }: Named): Loaded {
+export function asPlanned(
+  plan: Plan,
+  { tasks, configurations }: Named,
+  hostKey: string | null,
+): Loaded {
   const loaded: Loaded = {
     tasks: tasks.flatMap((task) => {
       const planned = plan.tasks.find(({ name }) => name === task.name)
@@ -154,7 +161,7 @@ export function asPlanned(plan: Plan, { tasks, configurations }: Named): Loaded 
         )?.harnessDigest ?? plainHarnessDigest(configuration, packageVersion),
     })),
   }
-  requirePlanned(plan, loaded)
+  requirePlanned(plan, loaded, hostKey)
   return loaded
 }
 

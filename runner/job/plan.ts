@@ -15,6 +15,7 @@ import { opaque, opaqueOf } from '../opaque.ts'
 import type { Task } from '../task/task.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
 import { canonicalJson, settingsOf, type Configuration } from './configuration.ts'
+import { sealedValues, valueDifferences, type Seal } from './host-values.ts'
 
 export const planSchemaName = 'closedbook.plan/1'
 const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/)
@@ -35,6 +36,8 @@ const plannedTaskSchema = z.strictObject({
   network: z
     .strictObject({ asked: z.enum(['public', 'allowlist']), hosts: z.array(z.string()) })
     .optional(),
+  /** Variables of the host that it is given, each sealed; `host-values.ts` says how. Absent: none, or a plan of before. */
+  hostEnv: z.record(z.string(), z.string()).optional(),
   /** The evidence that it was qualified; null or absent: it was not. */
   qualification: z
     .strictObject({
@@ -105,6 +108,8 @@ export interface PlanInput {
   readonly now: Date
   readonly job?: string
   readonly trajectory?: TrajectoryOptions | undefined
+  /** For values that tasks take from the host; absent: only whether they are set is planned. */
+  readonly seal?: Seal | undefined
 }
 
 /** Sorts by time of creation: `j` + UTC seconds + four random characters. */
@@ -141,7 +146,7 @@ export function makePlan(input: PlanInput): Plan {
   )
   const job = input.job ?? newJobId(input.now)
   const tasks = input.tasks.map(({ task, image, verifierImage, qualification }) => ({
-    ...plannedTask(task, image, verifierImage),
+    ...plannedTask(task, image, verifierImage, input.seal),
     ...(qualification !== undefined && { qualification }),
   }))
   const configurations = input.configurations.map(({ configuration, harnessDigest }) =>
@@ -175,20 +180,25 @@ export const plannedTask = (
   task: Task,
   image: string,
   verifierImage: string | null = null,
-): PlannedTask => ({
-  name: task.name,
-  dir: task.dir,
-  area: task.area,
-  hardware: task.hardware,
-  digest: task.digest,
-  testsDigest: task.testsDigest,
-  instructionDigest: task.instructionDigest,
-  image,
-  ...(verifierImage !== null && { verifierImage }),
-  ...(task.network !== null && {
-    network: { asked: task.network.asked, hosts: [...task.network.hosts] },
-  }),
-})
+  seal: Seal | null = null,
+): PlannedTask => {
+  const hostEnv = sealedValues(task, seal)
+  return {
+    name: task.name,
+    dir: task.dir,
+    area: task.area,
+    hardware: task.hardware,
+    digest: task.digest,
+    testsDigest: task.testsDigest,
+    instructionDigest: task.instructionDigest,
+    image,
+    ...(verifierImage !== null && { verifierImage }),
+    ...(task.network !== null && {
+      network: { asked: task.network.asked, hosts: [...task.network.hosts] },
+    }),
+    ...(hostEnv !== null && { hostEnv }),
+  }
+}
 
 export const plannedConfiguration = (
   configuration: Configuration,
@@ -259,6 +269,10 @@ export function requireUnchanged(
 ): void {
   const changes = [
     ...differences('task', plan.tasks, current.tasks, ['digest', 'image', 'verifierImage']),
+    ...plan.tasks.flatMap(({ name, hostEnv }) => {
+      const now = current.tasks.find((task) => task.name === name)
+      return now === undefined ? [] : valueDifferences(name, hostEnv, now.hostEnv)
+    }),
     ...differences('configuration', plan.configurations, current.configurations, [
       'digest',
       'harnessDigest',

@@ -23,6 +23,7 @@ import { Store } from '../store/store.ts'
 import type { HardwareClass } from '../store/queue.ts'
 import { liveClasses, registerWorker, setWorkerState } from '../store/workers.ts'
 import { packJob } from './pack.ts'
+import { newHostKey, sealWith } from './host-values.ts'
 import { planFile } from './layout.ts'
 import {
   findImages,
@@ -73,7 +74,8 @@ export async function startJob(request: JobRequest, host: JobHost): Promise<Star
   // It takes a moment, and so do the images. Whoever is first to fail is told of.
   await using opening = new Opening(host)
   const loaded = await findImages(named, sources, host, opening.elsewhere)
-  const plan = planOf(request, loaded)
+  const hostKey = newHostKey()
+  const plan = planOf(request, loaded, hostKey)
   const jobDir = request.out ?? path.join(host.config.jobsDir, plan.job)
   const store = await opening.store
   await makeDirectory(jobDir)
@@ -81,7 +83,10 @@ export async function startJob(request: JobRequest, host: JobHost): Promise<Star
   await writePlan(planFile(jobDir), plan)
   const limits = limitsOf(sources)
   const packs = await storePacks(store, await packJob({ ...named, runs }, host.say))
-  await lockPlan(store, { plan, sources, jobDir, limits, packs, loads: loadsOf(loaded) })
+  const sealed = plan.tasks.some(({ hostEnv }) => hostEnv !== undefined)
+  const loads = loadsOf(loaded)
+  const kept = sealed ? hostKey : null
+  await lockPlan(store, { plan, sources, jobDir, limits, packs, hostKey: kept, loads })
   return await go(store, { plan, jobDir, loaded, limits }, host)
 }
 
@@ -102,7 +107,6 @@ export async function resumeJob(
   const named = await readNamed(sources, plan.runs)
   await using opening = new Opening(host)
   const loaded = await findImages(named, sources, host, opening.elsewhere)
-  requirePlanned(plan, loaded)
   const store = await opening.store
   const stored = await readStoredPlan(store.database, plan.job)
   if (stored === null)
@@ -111,6 +115,7 @@ export async function resumeJob(
       'operator',
       `the store does not know job ${plan.job}: ${jobDir} was copied from elsewhere, or its store is gone. It can be reported; to run it, resume it where it was planned, or start a new job`,
     )
+  requirePlanned(plan, loaded, stored.hostKey)
   const { retryVoid = false, budgetUsd = null } = options
   return await go(store, { plan, jobDir, loaded, limits: stored.limits }, host, () =>
     reopenJob(store, plan.job, { retryVoid, budgetUsd }),
@@ -127,10 +132,10 @@ export async function previewPlan(
     await using store = await Store.openIfThere(host.config, host.signal)
     return store === null ? [] : await liveClasses(store)
   })
-  return { plan: planOf(request, loaded), loaded, limits: limitsOf(request.sources) }
+  return { plan: planOf(request, loaded, newHostKey()), loaded, limits: limitsOf(request.sources) }
 }
 
-function planOf({ name, runs, sources }: JobRequest, loaded: Loaded): Plan {
+function planOf({ name, runs, sources }: JobRequest, loaded: Loaded, hostKey: string): Plan {
   const now = new Date()
   const job = newJobId(now)
   const { trajectory } = sources
@@ -142,6 +147,7 @@ function planOf({ name, runs, sources }: JobRequest, loaded: Loaded): Plan {
     now,
     job,
     trajectory,
+    seal: sealWith(hostKey),
   })
 }
 

@@ -1,6 +1,7 @@
 /**
  * From the trials of no-op and oracle to what they say of a task. Pure: no I/O, no clock. The rules, test by test:
  *  - the no-op fails every functional test, and passes every regression test;
+ *  - the no-op leaves the work tree as the image has it;
  *  - the oracle passes every test of both;
  *  - a test that ends differently from repeat to repeat is flaky, whoever it favours;
  *  - the ids that the oracle's runs report are those that a trial must report.
@@ -14,6 +15,8 @@ export interface AgentRun {
   readonly agent: Agent
   readonly run: number
   readonly result: Pick<TrialResult, 'verdict' | 'blame' | 'reason' | 'tests'>
+  /** Paths of the work tree that its patch changes; absent where there is no patch. */
+  readonly changed?: readonly string[]
 }
 
 export interface Judgement {
@@ -26,7 +29,7 @@ type Outcome = TestResult['outcome']
 const suites = ['functional', 'regression'] as const
 
 export function judge(runs: readonly AgentRun[], stated: Task['suites']): Judgement {
-  const findings: Finding[] = [...spoiled(runs), ...unreported(runs, stated)]
+  const findings: Finding[] = [...spoiled(runs), ...unreported(runs, stated), ...written(runs)]
   // A run whose suite reported nothing says nothing about its single tests; that is told above.
   const of = (agent: Agent, suite: SuiteName): AgentRun[] =>
     runs.filter((one) => one.agent === agent && isScored(one) && isReported(one, suite))
@@ -108,6 +111,23 @@ function unreported(runs: readonly AgentRun[], stated: Task['suites']): Finding[
           ),
         ]
   })
+}
+
+/** What the task itself writes would be in every agent's patch, and make one that did nothing look as if it had worked. */
+function written(runs: readonly AgentRun[]): Finding[] {
+  const paths = new Set(
+    runs.flatMap(({ agent, changed = [] }) => (agent === 'noop' ? changed : [])),
+  )
+  const shown = [...paths].toSorted().slice(0, 5).join(', ')
+  return paths.size === 0
+    ? []
+    : [
+        error(
+          'noop_changes',
+          `without any agent the work tree is not as the image has it: ${shown}${paths.size > 5 ? ` and ${paths.size - 5} more` : ''}`,
+          'the health check or a collect hook of the task writes there: let it write elsewhere (/tmp, /run), or put the files into the image',
+        ),
+      ]
 }
 
 const text = ({ code, message }: TrialReason): string => `${message} [${code}]`

@@ -35,7 +35,9 @@ export async function openSet(
   make: Plan,
   { fresh }: { readonly fresh: boolean },
 ): Promise<OpenSet> {
-  const before = fresh ? null : await findInterrupted(evidence, make)
+  // There is no store here to keep a key in, so whether values of the host are the same is not known.
+  const takesValues = make.tasks.some(({ hostEnv }) => hostEnv !== undefined)
+  const before = fresh || takesValues ? null : await findInterrupted(evidence, make)
   if (before !== null) return before
   const directory = path.join(evidence, make.job)
   await makeDirectory(directory)

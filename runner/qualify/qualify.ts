@@ -13,6 +13,7 @@ import { plainConfiguration } from '../job/configuration.ts'
 import { writeFileAtomic } from '../json-file.ts'
 import { requireHardware } from '../task/hardware.ts'
 import type { Suite, SuiteName, Task } from '../task/task.ts'
+import { evidenceNames } from '../trial/evidence.ts'
 import { suiteFacts } from '../trial/verify-phase.ts'
 import {
   evidenceFile,
@@ -178,7 +179,17 @@ async function runOf({ planned, result, directory }: EndedTrial): Promise<AgentR
     const ms = await suiteMs(directory, suite)
     if (ms !== null) suitesMs[suite] = ms
   }
-  return { agent: agentOf(planned.configuration), run: planned.run, result, suitesMs }
+  const changed = await patchedPaths(directory)
+  return { agent: agentOf(planned.configuration), run: planned.run, result, suitesMs, changed }
+}
+
+const patchSchema = z.object({ changes: z.array(z.object({ path: z.string() })) })
+
+/** Of a patch; a whole container or artifacts have none. */
+async function patchedPaths(directory: string): Promise<string[]> {
+  const file = path.join(directory, evidenceNames.collect)
+  const text = await readFile(file, 'utf8').catch(() => 'null')
+  return patchSchema.safeParse(JSON.parse(text)).data?.changes.map((one) => one.path) ?? []
 }
 
 const factsSchema = z.object({ durationMs: z.number() })

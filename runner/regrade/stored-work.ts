@@ -16,7 +16,7 @@ import type { Artifact } from '../trial/artifacts.ts'
 import type { Collected } from '../trial/collect.ts'
 import { evidenceNames } from '../trial/evidence.ts'
 import type { Pristine } from '../trial/pristine.ts'
-import type { Snapshot } from '../trial/snapshot.ts'
+import { isChangedSince, type Snapshot } from '../trial/snapshot.ts'
 import type { Work } from '../trial/verify-phase.ts'
 
 const skippedSchema = z.array(z.strictObject({ path: z.string(), why: z.string() }))
@@ -39,6 +39,8 @@ const patchSchema = z.object({
 const count = z.int().nonnegative()
 const snapshotSchema = z.object({
   ok: z.literal(true),
+  /** Absent in evidence of before, where whatever there is counts. */
+  changed: z.boolean().optional(),
   sha256: z.string(),
   bytes: count,
   entries: count,
@@ -61,7 +63,7 @@ const artifactsSchema = z.object({
 
 export type Stored =
   | { readonly kind: 'patch'; readonly collected: Collected }
-  | { readonly kind: 'snapshot'; readonly snapshot: Snapshot }
+  | { readonly kind: 'snapshot'; readonly snapshot: Snapshot; readonly changed: boolean }
   | { readonly kind: 'artifacts'; readonly artifacts: readonly Artifact[] }
 
 /** null: nothing was collected in that execution, so there is nothing to grade. */
@@ -103,10 +105,12 @@ async function readKind(
     return { kind: 'artifacts', artifacts: moved }
   }
   if (task.verify === 'snapshot' && task.snapshotOf === 'container') {
-    const { sha256, bytes, entries, deleted } = parse(snapshotSchema, value, file, task)
+    const { changed, ...facts } = parse(snapshotSchema, value, file, task)
+    const { sha256, bytes, entries, deleted } = facts
     const tar = path.join(directory, evidenceNames.snapshot)
     await requireDigest(tar, sha256, directory)
-    return { kind: 'snapshot', snapshot: { file: tar, sha256, bytes, entries, deleted } }
+    const snapshot = { file: tar, sha256, bytes, entries, deleted }
+    return { kind: 'snapshot', snapshot, changed: changed ?? isChangedSince(snapshot, null) }
   }
   const facts = parse(patchSchema, value, file, task)
   const patch = await readFile(path.join(directory, evidenceNames.patch)).catch(

@@ -119,6 +119,10 @@ const steps: readonly string[] = [
   /** Its tasks and configurations, by digest; null in plans of before. */
   alter table plans add column packs jsonb;
   `,
+  `
+  /** What the values are sealed with that its tasks take from the host; null where they take none. */
+  alter table plans add column host_key text;
+  `,
 ]
 
 /** One at a time over all processes; the second finds nothing to do. */

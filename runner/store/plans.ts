@@ -47,6 +47,8 @@ export interface StoredPlan {
   readonly limits: JobLimits
   /** null: the store has no files of it. */
   readonly packs: PackNames | null
+  /** null: no task of it takes a value from the host. */
+  readonly hostKey: string | null
 }
 
 export const planDigest = (plan: Plan): string =>
@@ -61,15 +63,17 @@ export async function lockPlan(
     readonly limits: JobLimits
     /** Absent: no other host can have the job's files from the store. */
     readonly packs?: PackNames
+    /** Where the plan has sealed values. */
+    readonly hostKey?: string | null
     readonly loads: ReadonlyMap<string, ConfigurationLoad>
   },
 ): Promise<void> {
-  const { plan, sources, jobDir, limits, packs = null, loads } = input
+  const { plan, sources, jobDir, limits, packs = null, hostKey = null, loads } = input
   await store.persist(() =>
     store.transaction(async (sql) => {
       const inserted = await sql.rows(
-        `insert into closedbook.plans (job, name, plan, sources, digest, job_dir, host, trials_at_once, per_configuration, per_endpoint, budget_usd, packs)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict (job) do nothing returning job`,
+        `insert into closedbook.plans (job, name, plan, sources, digest, job_dir, host, trials_at_once, per_configuration, per_endpoint, budget_usd, packs, host_key)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) on conflict (job) do nothing returning job`,
         [
           plan.job,
           plan.name,
@@ -83,6 +87,7 @@ export async function lockPlan(
           limits.perEndpoint,
           limits.budgetUsd,
           packs === null ? null : JSON.stringify(packs),
+          hostKey,
         ],
       )
       // the answer to an earlier commit was lost
@@ -126,7 +131,7 @@ const insertEntries = (store: Store, sql: Sql, entries: readonly QueueEntry[]): 
   store.queue.insert(entries, { sql, heartbeatSeconds: store.heartbeatSeconds })
 
 const planColumns = `p.plan, p.sources, p.packs, p.job_dir as "jobDir", p.host, p.state, p.digest, p.trials_at_once as "trialsAtOnce",
-  p.per_configuration as "perConfiguration", p.per_endpoint as "perEndpoint", p.budget_usd as "budgetUsd"`
+  p.host_key as "hostKey", p.per_configuration as "perConfiguration", p.per_endpoint as "perEndpoint", p.budget_usd as "budgetUsd"`
 
 type PlanRow = Omit<StoredPlan, 'limits' | 'plan' | 'sources' | 'packs'> &
   JobLimits & { plan: unknown; sources: unknown; packs: unknown }
@@ -143,6 +148,7 @@ export async function readStoredPlan(sql: Sql, job: string): Promise<StoredPlan 
     host: row.host,
     state: row.state,
     digest: row.digest,
+    hostKey: row.hostKey,
     plan: planSchema.parse(row.plan),
     sources: sourcesSchema.parse(row.sources),
     packs: packNamesSchema.nullable().parse(row.packs),

@@ -19,7 +19,7 @@ export function taskEnv(
   for (const [name, value] of Object.entries(env)) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
       throw invalid(dir, `${key}.${name}`, 'not a variable name; use letters, digits and _')
-    const reference = /^\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}$/s.exec(value)
+    const reference = referenceIn(value)
     if (reference === null) {
       resolved[name] = value
       continue
@@ -42,6 +42,20 @@ export function taskEnv(
     resolved[name] = given
   }
   return resolved
+}
+
+const referenceIn = (value: string): RegExpExecArray | null =>
+  /^\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}$/s.exec(value)
+
+/** What the host has for each variable that the task asks for and the operator allows; null: it is not set. */
+export function hostValues(
+  { environment, verifier, solution }: TaskToml,
+  { harbor, env: host = process.env }: LoadOptions = {},
+): Record<string, string | null> {
+  const tables = [environment.env, verifier.env, verifier.environment?.env ?? {}, solution.env]
+  const asked = tables.flatMap((env) => Object.values(env)).map((one) => referenceIn(one)?.[1])
+  const given = (harbor?.hostEnv ?? []).filter((name) => asked.includes(name)).toSorted()
+  return Object.fromEntries(given.map((name) => [name, host[name] ?? null]))
 }
 
 export function taskResources(

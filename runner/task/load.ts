@@ -7,7 +7,7 @@ import { basename, dirname, join } from 'node:path'
 import { parse as parseToml } from 'smol-toml'
 import { RunnerError, messageOf, systemCode } from '../errors.ts'
 import { zodMessage } from '../../daemon/protocol/zod-message.ts'
-import { taskEnv, taskResources } from './environment.ts'
+import { hostValues, taskEnv, taskResources } from './environment.ts'
 import { ignoreFile, isLeftOut, leftOut, parseIgnore } from './harborignore.ts'
 import { isPinned, resolveImage } from './image.ts'
 import { networkAsked } from './network.ts'
@@ -83,6 +83,7 @@ export async function loadTask(path: string, options: LoadOptions = {}): Promise
     },
     harbor: own === undefined,
     network: own === undefined && asked !== null ? { asked: asked.mode, hosts: asked.hosts } : null,
+    hostValues: hostValues(toml, options),
     healthcheck: healthcheckOf(toml),
     collectHooks: toml.verifier.collect.map(({ command, timeout_sec, user }) => ({
       command,

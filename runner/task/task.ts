@@ -99,6 +99,8 @@ export interface Task {
     readonly asked: 'public' | 'allowlist'
     readonly hosts: readonly string[]
   } | null
+  /** Variables of the host that its containers are given, by name; null: not set there. Never to be written down. */
+  readonly hostValues: Readonly<Record<string, string | null>>
   /** Must succeed before the agent starts. */
   readonly healthcheck: Healthcheck | null
   /** Run in the agent's container when it has ended, before anything is taken out. */

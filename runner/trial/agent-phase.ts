@@ -31,8 +31,9 @@ import { huggingFaceEnvironment, leasePolicy } from './hugging-face.ts'
 import type { HarnessEnd, HarnessRun } from './harness-run.ts'
 import { insideRun } from './inside-run.ts'
 import { miniRun } from './mini-run.ts'
-import { needsPreparation, prepareSandbox } from './prepare.ts'
+import { changedByBoot, needsPreparation, prepareSandbox } from './prepare.ts'
 import { scriptRun } from './script-run.ts'
+import type { Before } from './snapshot.ts'
 import { saveRecordings } from './recordings.ts'
 import { proxyEnvironment } from './proxy-environment.ts'
 import { StepRecorder } from './step-recorder.ts'
@@ -40,6 +41,8 @@ import { StepRecorder } from './step-recorder.ts'
 export interface AgentPhase {
   /** Frozen, and still open: the patch is collected from it. */
   readonly task: HeldLease
+  /** What its entrypoint and health check had changed before the agent began; null: nothing, as far as is known. */
+  readonly before: Before | null
   readonly end: End
   readonly freeze: FreezeReport | null
   readonly usage: Usage
@@ -66,17 +69,21 @@ export async function runAgentPhase(
   watch.phase('lease')
   const started = performance.now()
   const open = (request: LeaseRequestInput & { id: string }): Promise<HeldLease> =>
-    HeldLease.open(client, request, {
+    HeldLease.openFor(owned, client, request, {
       signal,
       onWait: () => watch.note('waiting for room on this host'),
-    }).then((lease) => owned.use(lease))
+    })
+  let before: Before | null = null
   const opening = open({
     ...taskRequest(context),
     ...run.task,
     id: context.leases.task,
-  }).then((lease) =>
-    needsPreparation(context.task) ? prepareSandbox({ ...context, signal }, lease) : lease,
-  )
+  }).then(async (lease) => {
+    if (!needsPreparation(context.task)) return lease
+    await prepareSandbox({ ...context, signal }, lease)
+    before = await changedByBoot({ ...context, signal }, lease)
+    return lease
+  })
   opening.catch((error: unknown) => failed.abort(error))
   const harness =
     run.harness === null ? null : await open({ ...run.harness, id: context.leases.harness })
@@ -112,6 +119,7 @@ export async function runAgentPhase(
   const { end, reported } = classify(context, outcome ?? null, trajectory, frozen)
   return {
     task,
+    before,
     end,
     freeze: frozen.report,
     usage: frozen.usage,

@@ -78,6 +78,20 @@ export class HeldLease implements Sandbox, AsyncDisposable {
       }
   }
 
+  /**
+   * Owned by who may be gone by the time that it is open (another part of the trial failed): then it is closed again. It
+   * would be renewed for as long as this process lives, and nobody would know of it.
+   */
+  static async openFor(
+    owner: AsyncDisposableStack,
+    ...given: Parameters<typeof HeldLease.open>
+  ): Promise<HeldLease> {
+    const lease = await HeldLease.open(...given)
+    if (!owner.disposed) return owner.use(lease)
+    await lease[Symbol.asyncDispose]()
+    throw new Error(`lease ${lease.lease} was opened for a trial that has ended`)
+  }
+
   exec(start: ExecStartInput, io: ExecIo = {}): Promise<ExecEnd> {
     const { onStdout, onStderr, stdin, signal } = io
     // A command without a label is taken for a person's.

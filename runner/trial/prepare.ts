@@ -2,12 +2,15 @@
  * What a sandbox of a Harbor task gets before its agent or its tests: the log directories that scripts write to, the
  * image's entrypoint running, and a health check that succeeded. By commands of ours, which are no steps of the agent.
  */
+import { ClosedbookError } from '../../daemon/protocol/errors.ts'
 import { RunnerError } from '../errors.ts'
 import type { Healthcheck, Task } from '../task/task.ts'
 import { ownLabel } from '../step-log.ts'
 import type { ExecutionContext } from './context.ts'
 import { delay, type HeldLease } from './held-lease.ts'
 import { capture, exitCodeOf, type Sandbox } from './sandbox.ts'
+import { ownPlaces } from './script-places.ts'
+import { snapshotBefore, type Before } from './snapshot.ts'
 import { lastLines } from './trusted-git.ts'
 
 const label = `${ownLabel}prepare`
@@ -19,7 +22,7 @@ export const needsPreparation = (task: Pick<Task, 'harbor' | 'healthcheck'>): bo
 export async function prepareSandbox(
   context: Pick<ExecutionContext, 'client' | 'task' | 'images' | 'signal'>,
   sandbox: HeldLease,
-): Promise<HeldLease> {
+): Promise<void> {
   const { task, client, images, signal } = context
   const image = await client.inspectImage(images.task, { signal })
   const user = image.user === '' ? '0' : image.user
@@ -33,7 +36,30 @@ export async function prepareSandbox(
       workdir: task.workdir ?? (image.workdir === '' ? '/' : image.workdir),
       signal,
     })
-  return sandbox
+}
+
+/**
+ * An entrypoint, or a health check, may have written files: they are not the agent's, and an attempt that did nothing
+ * must not look like one that did something. Looked at only where there may be some and whole containers are graded; what
+ * can't be read, because it is being written, counts as the agent's, as does all that is written later.
+ */
+export async function changedByBoot(
+  context: Pick<ExecutionContext, 'client' | 'task' | 'images' | 'signal' | 'configuration'>,
+  sandbox: HeldLease,
+): Promise<Before | null> {
+  const { task, client, images, configuration, signal } = context
+  const whole = task.verify === 'snapshot' && task.snapshotOf === 'container'
+  if (!whole || configuration.harness.kind === 'noop') return null
+  const { entrypoint } = await client.inspectImage(images.task, { signal })
+  if (entrypoint.length === 0 && task.healthcheck === null) return null
+  try {
+    const changes = await client.changes(sandbox.lease, { signal })
+    return await snapshotBefore({ agent: sandbox, changes, own: ownPlaces, signal })
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof ClosedbookError) return null
+    throw error
+  }
 }
 
 export async function makeLogDirectories(

@@ -1,5 +1,6 @@
 /** Puts together the `result.json` of a trial from its plan, what was measured, and its executions. */
 import path from 'node:path'
+import { isUnset } from '../job/host-values.ts'
 import { resultFile } from '../job/layout.ts'
 import type { Plan, PlannedTrial } from '../job/plan.ts'
 import type { ExecutionState } from '../job/trial-state.ts'
@@ -22,6 +23,9 @@ export function trialResult(input: {
       'operator',
       `trial ${planned.trial} names a task or configuration that its plan lacks`,
     )
+  const hostEnv = Object.entries(task.hostEnv ?? {}).flatMap(([name, value]) =>
+    value === isUnset ? [] : [name],
+  )
   return {
     schema: resultSchemaName,
     trial: planned.trial,
@@ -73,6 +77,7 @@ export function trialResult(input: {
     reported: measured.reported,
     ...(measured.rewards !== null && { rewards: { ...measured.rewards } }),
     ...(task.network !== undefined && { network: { ...task.network, given: 'closed-book' } }),
+    ...(hostEnv.length > 0 && { hostEnv }),
     ...(measured.notes.length > 0 && { notes: [...measured.notes] }),
   }
 }

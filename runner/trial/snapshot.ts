@@ -5,8 +5,9 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
-import { Readable } from 'node:stream'
+import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { isDeepStrictEqual } from 'node:util'
 import type { FileChange } from '../../daemon/protocol/lease.ts'
 import type { AgentFailure } from './collect.ts'
 import { isPathMissing, isRefused } from './engine-answer.ts'
@@ -40,20 +41,47 @@ export const unreadable = "the engine can't read it"
 
 export const snapshotLimits = { bytes: 1024 ** 3, entries: 500_000 }
 
-export const isEmpty = ({ entries, deleted }: Snapshot): boolean =>
-  entries === 0 && deleted.length === 0
+const isEmpty = ({ entries, deleted }: Snapshot): boolean => entries === 0 && deleted.length === 0
 
-export async function collectSnapshot(options: {
-  /** Frozen. */
-  agent: Sandbox
-  changes: readonly FileChange[]
+interface SnapshotInput {
+  readonly agent: Sandbox
+  readonly changes: readonly FileChange[]
   /** Places in it that are not the agent's, such as mounts. */
-  own?: readonly string[]
-  file: string
-  limits?: typeof snapshotLimits
-  signal?: AbortSignal
-}): Promise<SnapshotOutcome> {
-  const { agent, changes, own, file, signal, limits = snapshotLimits } = options
+  readonly own?: readonly string[]
+  readonly limits?: typeof snapshotLimits
+  readonly signal?: AbortSignal
+}
+
+/** What had changed in a container before the agent began, by content, owner, mode and time. */
+export type Before = Pick<Snapshot, 'sha256' | 'deleted'>
+
+/** Of a sandbox that is up and that no agent has seen; null where it holds too much. Nothing is kept of it but a digest. */
+export async function snapshotBefore(input: SnapshotInput): Promise<Before | null> {
+  const nowhere = new Writable({ write: (_bytes, _encoding, done) => done() })
+  const outcome = await readInto(nowhere, '', input)
+  if (!outcome.ok) return null
+  const { sha256, deleted } = outcome.snapshot
+  return { sha256, deleted }
+}
+
+/** `null`: nothing had. */
+export const isChangedSince = (snapshot: Snapshot, before: Before | null): boolean =>
+  before === null
+    ? !isEmpty(snapshot)
+    : snapshot.sha256 !== before.sha256 || !isDeepStrictEqual(snapshot.deleted, before.deleted)
+
+/** `agent`: frozen. */
+export const collectSnapshot = ({
+  file,
+  ...input
+}: SnapshotInput & { readonly file: string }): Promise<SnapshotOutcome> =>
+  readInto(createWriteStream(file, { flags: 'wx' }), file, input)
+
+async function readInto(
+  target: Writable,
+  file: string,
+  { agent, changes, own, signal, limits = snapshotLimits }: SnapshotInput,
+): Promise<SnapshotOutcome> {
   const plan = planSnapshot(changes, own)
   const skipped = [...plan.skipped]
   const facts = { bytes: 0, entries: 0, over: false }
@@ -72,11 +100,7 @@ export async function collectSnapshot(options: {
       yield bytes
     }
   }
-  await pipeline(
-    Readable.from(hashed(), { objectMode: false }),
-    createWriteStream(file, { flags: 'wx' }),
-    signalOption(signal),
-  )
+  await pipeline(Readable.from(hashed(), { objectMode: false }), target, signalOption(signal))
   if (facts.over)
     return {
       ok: false,

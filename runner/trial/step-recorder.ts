@@ -30,7 +30,12 @@ export class StepRecorder implements AsyncDisposable {
     this.#log = new StepLog({ commandsFromCalls: this.#inside })
     this.#onGone = onGone
     this.#leases = leases
-    for (const lease of leases) this.#following.push(this.#follow(lease))
+    for (const lease of leases) {
+      const following = this.#follow(lease)
+      // Waited for at the end; until then a fault of ours must not end this process, with all its other trials.
+      following.catch(() => {})
+      this.#following.push(following)
+    }
   }
 
   /** `onGone`: a lease has ended under the agent, which nobody here asked for. */

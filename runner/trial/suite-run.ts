@@ -67,6 +67,11 @@ const unset = [
   'NODE_OPTIONS',
 ]
 
+/**
+ * The task's own variables come last, over ours: by name as arguments, their values beside them in the environment, for
+ * arguments are kept in the lease's events, and a value may be a secret of the host.
+ */
+const valuePrefix = 'CLOSEDBOOK_VALUE_'
 const launcher = `
 unset ${unset.join(' ')}
 export PYTHONPATH="$CLOSEDBOOK_GUARD\${PYTHONPATH:+:$PYTHONPATH}"
@@ -76,6 +81,14 @@ unset CLOSEDBOOK_PYTEST
 command=$1
 cd "$2" || exit 98
 shift 2
+closedbook_left=$#
+while [ $closedbook_left -gt 0 ]; do
+  closedbook_name=$1
+  shift
+  eval "set -- \\"\\$@\\" \\"$closedbook_name=\\$${valuePrefix}$closedbook_name\\""
+  unset "${valuePrefix}$closedbook_name"
+  closedbook_left=$((closedbook_left - 1))
+done
 if [ -x /bin/bash ]; then exec /usr/bin/env "$@" /bin/bash -c "$command"; fi
 exec /usr/bin/env "$@" /bin/sh -c "$command"
 `
@@ -110,6 +123,7 @@ export async function runSuite(options: {
   const stdout: Buffer[] = []
   const stderr: Buffer[] = []
   const text = command.replaceAll('{results}', place.path)
+  const own = Object.entries(options.env ?? {})
   const end = await sandbox.exec(
     {
       ...(manner === 'harbor'
@@ -126,9 +140,12 @@ export async function runSuite(options: {
               'closedbook',
               text,
               options.workdir,
-              ...Object.entries(options.env ?? {}).map(([name, value]) => `${name}=${value}`),
+              ...own.map(([name]) => name),
             ],
-            env: suiteEnv(options, place.path),
+            env: {
+              ...suiteEnv(options, place.path),
+              ...Object.fromEntries(own.map(([name, value]) => [valuePrefix + name, value])),
+            },
             workdir: '/',
           }),
       timeoutMs: options.timeoutMs,

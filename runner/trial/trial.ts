@@ -166,7 +166,9 @@ async function work(
       reason: end.reason,
     }
   watch.phase('collect')
-  const outcome = await clock.time('collect', () => collect(context, agent.task, fresh))
+  const outcome = await clock.time('collect', () =>
+    collect(context, agent.task, fresh, { before: agent.before }),
+  )
   if (!outcome.ok) return { verdict: 'failed', blame: 'agent', reason: outcome.failure }
   watch.phase('verify')
   // These sandboxes are no longer needed, and their room may be.

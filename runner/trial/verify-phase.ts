@@ -19,10 +19,17 @@ import { evidenceNames } from './evidence.ts'
 import { HeldLease } from './held-lease.ts'
 import { huggingFaceVariables, leasePolicy } from './hugging-face.ts'
 import type { Pristine } from './pristine.ts'
-import { collectSnapshot, isEmpty, placeSnapshot, unreadable, type Snapshot } from './snapshot.ts'
+import {
+  collectSnapshot,
+  isChangedSince,
+  placeSnapshot,
+  unreadable,
+  type Before,
+  type Snapshot,
+} from './snapshot.ts'
 import { startEntrypoint } from './prepare.ts'
 import { removeAll } from './remove-all.ts'
-import { scriptTarget, solutionSource } from './script-places.ts'
+import { ownPlaces } from './script-places.ts'
 import { prepareSuite, testsTarget, type PreparedSuite } from './suite-bundle.ts'
 import { pinPath, runSuite } from './suite-run.ts'
 import { tarEnd, tarHeader } from './tar-writer.ts'
@@ -30,16 +37,18 @@ import { decideVerdict, type Decided, type SuiteEvidence } from './verdict.ts'
 import { workdirOf } from './workdir.ts'
 
 const resultsTimeoutGraceMs = 5000
-/** Mounts of ours in the agent's container, which are there before it changes anything. */
-const ownPlaces = [scriptTarget, solutionSource]
-
 /** How a suite's command ended and how long it took: evidence, and what limits are proposed from. */
 export const suiteFacts = (suite: SuiteName): string => `${suite}.json`
 
 /** What the agent left, in a form that goes to fresh containers. */
 export type Work =
   | { readonly kind: 'patch'; readonly collected: Collected; readonly pristine: Pristine }
-  | { readonly kind: 'snapshot'; readonly snapshot: Snapshot }
+  | {
+      readonly kind: 'snapshot'
+      readonly snapshot: Snapshot
+      /** Since the sandbox was up and before the agent began: an entrypoint may write files too. */
+      readonly changed: boolean
+    }
   | { readonly kind: 'artifacts'; readonly artifacts: readonly Artifact[] }
 
 export type WorkOutcome =
@@ -52,6 +61,7 @@ const sha256 = (bytes: Uint8Array): string =>
 /** The fresh container of the pinned image that collection works in: opened when first asked for, and once. */
 export class PristineSandbox implements AsyncDisposable {
   readonly #context: ExecutionContext
+  readonly #owned = new AsyncDisposableStack()
   #opening: Promise<HeldLease> | null = null
 
   constructor(context: ExecutionContext) {
@@ -59,13 +69,13 @@ export class PristineSandbox implements AsyncDisposable {
   }
 
   open(): Promise<HeldLease> {
-    this.#opening ??= openVerifier(this.#context, 'pristine', [])
+    this.#opening ??= openVerifier(this.#context, 'pristine', [], this.#owned)
     return this.#opening
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const opened = await this.#opening?.catch(() => null)
-    await opened?.[Symbol.asyncDispose]()
+    await this.#opening?.catch(() => {})
+    await this.#owned.disposeAsync()
   }
 }
 
@@ -76,24 +86,25 @@ export async function collect(
   context: ExecutionContext,
   agent: HeldLease,
   fresh: PristineSandbox,
-  { limitMs = collectLimitMs }: { readonly limitMs?: number } = {},
+  options: { readonly limitMs?: number; readonly before?: Before | null } = {},
 ): Promise<WorkOutcome> {
+  const { limitMs = collectLimitMs, before = null } = options
   return withinLimit(
     { signal: context.signal, limitMs, what: "collecting the agent's work" },
-    (signal) => collectWork({ ...context, signal }, agent, fresh),
+    (signal) => collectWork({ ...context, signal }, agent, { fresh, before }),
   )
 }
 
 async function collectWork(
   context: ExecutionContext,
   agent: HeldLease,
-  fresh: PristineSandbox,
+  { fresh, before }: { readonly fresh: PristineSandbox; readonly before: Before | null },
 ): Promise<WorkOutcome> {
   const pristineSandbox = (): Promise<HeldLease> => fresh.open()
   const { task, evidence, signal, images, pristine: cache } = context
   if (task.verify === 'artifacts') return collectDeclared(context, agent)
   if (task.verify === 'snapshot' && task.snapshotOf === 'container')
-    return collectChanges(context, agent)
+    return collectChanges(context, agent, before)
   const workdir = await workdirOf(context)
   const pristine = await cache.get(images.task, task, workdir, pristineSandbox, signal)
   const outcome = await collectPatch({ agent, pristineSandbox, pristine, signal })
@@ -112,8 +123,9 @@ async function collectWork(
 }
 
 async function collectChanges(
-  { client, evidence, remarks, signal }: ExecutionContext,
+  { client, configuration, evidence, remarks, signal }: ExecutionContext,
   agent: HeldLease,
+  before: Before | null,
 ): Promise<WorkOutcome> {
   const changes = await client.changes(agent.lease, { signal })
   const outcome = await collectSnapshot({
@@ -131,9 +143,10 @@ async function collectChanges(
   for (const { path, why } of skipped)
     if (why === unreadable) remarks.push(`${path} was not taken along: ${why}`)
   const { file: _file, ...facts } = snapshot
-  await evidence.writeJson(evidenceNames.collect, { ok: true, ...facts, skipped })
+  const changed = configuration.harness.kind !== 'noop' && isChangedSince(snapshot, before)
+  await evidence.writeJson(evidenceNames.collect, { ok: true, changed, ...facts, skipped })
   const digest = sha256(Buffer.from(JSON.stringify([snapshot.sha256, snapshot.deleted])))
-  return { ok: true, work: { kind: 'snapshot', snapshot }, digest }
+  return { ok: true, work: { kind: 'snapshot', snapshot, changed }, digest }
 }
 
 async function collectDeclared(context: ExecutionContext, agent: HeldLease): Promise<WorkOutcome> {
@@ -179,7 +192,7 @@ export async function verify(
   return {
     ok: true,
     decided: decideVerdict({
-      changed: isChanged(work),
+      changed: context.configuration.harness.kind !== 'noop' && isChanged(work),
       functional: first,
       regression: second ?? null,
     }),
@@ -191,7 +204,7 @@ const isChanged = (work: Work): boolean => {
     case 'patch':
       return !work.collected.empty
     case 'snapshot':
-      return !isEmpty(work.snapshot)
+      return work.changed
     case 'artifacts':
       return work.artifacts.some(({ kind, entries }) => kind !== 'directory' || entries > 1)
   }
@@ -272,11 +285,13 @@ async function openForTests(
   prepared: PreparedSuite,
   owned: AsyncDisposableStack,
 ): Promise<HeldLease> {
-  if (suite.manner === 'harbor') return owned.use(await openVerifier(context, suite.name, []))
+  if (suite.manner === 'harbor') return openVerifier(context, suite.name, [], owned)
   const { client, signal } = context
   const bundle = await client.putBundle(prepared.bundleTar, { signal })
-  owned.defer(() => client.removeBundle(bundle).catch(() => {}))
-  return owned.use(await openVerifier(context, suite.name, [{ bundle, target: testsTarget }]))
+  const remove = (): Promise<void> => client.removeBundle(bundle).catch(() => {})
+  if (owned.disposed) await remove()
+  owned.defer(remove)
+  return openVerifier(context, suite.name, [{ bundle, target: testsTarget }], owned)
 }
 
 /**
@@ -333,6 +348,7 @@ async function openVerifier(
   { client, task, images, leases, trial, job, signal, watch }: ExecutionContext,
   role: 'pristine' | SuiteName,
   mounts: NonNullable<LeaseRequestInput['mounts']>,
+  owner: AsyncDisposableStack,
 ): Promise<HeldLease> {
   const place = role === 'pristine' ? null : task.verifier.place
   const { capabilities } = task.environment
@@ -351,7 +367,7 @@ async function openVerifier(
     trial,
   }
   const onWait = (): void => watch.note('waiting for room on this host to verify')
-  return HeldLease.open(client, request, { signal, onWait })
+  return HeldLease.openFor(owner, client, request, { signal, onWait })
 }
 
 const verifierImage = ({

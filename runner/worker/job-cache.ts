@@ -6,7 +6,7 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
-import { publisher, watchAll } from '../board/publish.ts'
+import { publisher, watchAll, type Publisher } from '../board/publish.ts'
 import { messageOf } from '../errors.ts'
 import type { RunnerConfig } from '../config.ts'
 import { taskImageId, verifierImageId } from '../host/images.ts'
@@ -18,8 +18,9 @@ import type { JobWatcher } from '../job/watcher.ts'
 import type { Group } from '../store/claim.ts'
 import { planDigest, readStoredPlan, type StoredPlan } from '../store/plans.ts'
 import type { Store } from '../store/store.ts'
+import { standingOf } from '../store/trials.ts'
 import type { OpenJob } from './open-job.ts'
-import { unpackSources } from './unpack.ts'
+import { removeUnpacked, sweepUnpacked, unpackSources } from './unpack.ts'
 
 /** Trials wait so long for a host that has their image before one that lacks it may fetch or build it. */
 const imagePatienceSeconds = 60
@@ -34,17 +35,27 @@ export interface JobCacheHost {
   readonly signal: AbortSignal
 }
 
-/** Dispose ends what is published of its jobs. */
+/** Dispose ends what is published of its jobs, and removes what was unpacked for them. */
 export class JobCache implements AsyncDisposable {
   readonly #host: JobCacheHost
-  readonly #published = new AsyncDisposableStack()
+  readonly #published = new Map<string, Publisher>()
+  /** Were over when they were last looked at. */
+  readonly #over = new Set<string>()
+  #lookAt = performance.now() + lookAgainMs
   readonly #jobs = new Map<string, OpenJob>()
   /** Why a job or image is not served, and when to look again. */
   readonly #refused = new Map<string, { readonly why: string; readonly until: number }>()
   readonly #images = new Set<string>()
 
-  constructor(host: JobCacheHost) {
+  private constructor(host: JobCacheHost) {
     this.#host = host
+  }
+
+  static async open(host: JobCacheHost): Promise<JobCache> {
+    await sweepUnpacked(host.config.stateDir).catch((error: unknown) =>
+      host.say(`what dead workers unpacked could not be removed: ${messageOf(error)}`),
+    )
+    return new JobCache(host)
   }
 
   get(job: string): OpenJob | null {
@@ -57,11 +68,34 @@ export class JobCache implements AsyncDisposable {
 
   /** Learns what it must know of the groups before one of them is claimed from. */
   async prepare(groups: readonly Group[]): Promise<void> {
+    if (performance.now() > this.#lookAt) await this.letGo()
     for (const group of groups) {
       if (group.state !== 'open' || !(await this.#has(group.job))) continue
       for (const image of imagesOf(group, this.#jobs.get(group.job)))
         await this.#hasImage(image, group)
     }
+  }
+
+  /**
+   * A worker may live for months: jobs that are over are forgotten, and no sign of life is given of them any more. Only at
+   * the second look, for the last of what was recorded may still be on its way.
+   */
+  async letGo(): Promise<void> {
+    this.#lookAt = performance.now() + lookAgainMs
+    for (const job of this.#jobs.keys()) {
+      if (!(await this.#isOver(job))) this.#over.delete(job)
+      else if (!this.#over.has(job)) this.#over.add(job)
+      else {
+        const board = this.#published.get(job)
+        for (const known of [this.#jobs, this.#published, this.#over]) known.delete(job)
+        await board?.[Symbol.asyncDispose]()
+      }
+    }
+  }
+
+  async #isOver(job: string): Promise<boolean> {
+    const standing = await standingOf(this.#host.store.database, job)
+    return standing === null || standing.live + standing.waiting === 0
   }
 
   async #has(job: string): Promise<boolean> {
@@ -78,7 +112,9 @@ export class JobCache implements AsyncDisposable {
     const { plan } = stored
     const loaded = await this.#loaded(stored)
     const jobDir = await placeOf(plan, stored.jobDir, config.jobsDir)
-    const board = this.#published.use(publisher(client, { plan, jobDir }, say))
+    const isOver = (): Promise<boolean> => this.#isOver(job)
+    const board = publisher(client, { plan, jobDir, isOver }, say)
+    this.#published.set(job, board)
     return {
       plan,
       jobDir,
@@ -90,10 +126,10 @@ export class JobCache implements AsyncDisposable {
     }
   }
 
-  async #loaded({ plan, sources, packs }: StoredPlan): Promise<Loaded> {
+  async #loaded({ plan, sources, packs, hostKey }: StoredPlan): Promise<Loaded> {
     const { store, config } = this.#host
     try {
-      return asPlanned(plan, await readNamed(sources, plan.runs))
+      return asPlanned(plan, await readNamed(sources, plan.runs), hostKey)
     } catch (error) {
       if (packs === null) throw error
       const here = await unpackSources(store, { plan, sources, packs }, config.stateDir)
@@ -104,12 +140,14 @@ export class JobCache implements AsyncDisposable {
           plan.runs,
           plan.tasks.map(({ name }) => name),
         ),
+        hostKey,
       )
     }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#published.disposeAsync()
+    await Promise.all([...this.#published.values()].map((board) => board[Symbol.asyncDispose]()))
+    await removeUnpacked(this.#host.config.stateDir)
   }
 
   async #hasImage(image: string, group: Group): Promise<boolean> {
@@ -158,10 +196,11 @@ export class JobCache implements AsyncDisposable {
   }
 }
 
-/** Every image that a trial of the group starts containers by. */
+/** Every image that a trial of the group starts containers by: several tasks may have one image and verifiers of their own. */
 function imagesOf(group: Group, job: OpenJob | undefined): string[] {
-  const task = job?.plan.tasks.find(({ image }) => image === group.image)
-  return [group.image, task?.verifierImage, group.harnessImage].filter(
+  const tasks = job?.plan.tasks.filter(({ image }) => image === group.image) ?? []
+  const verifiers = tasks.map(({ verifierImage }) => verifierImage)
+  return [group.image, ...verifiers, group.harnessImage].filter(
     (id): id is string => typeof id === 'string',
   )
 }

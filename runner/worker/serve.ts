@@ -29,7 +29,7 @@ export interface ServeContext {
 export async function serve(context: ServeContext): Promise<void> {
   const { store, config, client, slots, classes, drain, signal, untilIdle } = context
   const worker = await registerWorker(store, { daemon: config.socket, classes, slots })
-  await using jobs = new JobCache(context)
+  await using jobs = await JobCache.open(context)
   const jobDirOf = (job: string, planned: string): string => jobs.get(job)?.jobDir ?? planned
   const reap = (): Promise<number> => reapDead(store, { worker, job: null, jobDirOf, signal })
   await reap()

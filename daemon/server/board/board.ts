@@ -117,6 +117,7 @@ export class Board {
     if (facts === undefined) return false
     this.#forget(key, facts)
     await this.#inTurn(key, async () => {
+      this.#lines.forget(kind, id)
       await rm(this.#file(kind, id, facts.lines === undefined ? 'json' : 'lines'), { force: true })
     })
     return true
@@ -140,11 +141,11 @@ export class Board {
       const fresh = lines.slice(have + 1 - from)
       total = have + fresh.length
       if (fresh.length === 0) return
-      const text = fresh.map((line) => `${line}\n`).join('')
+      const text = Buffer.from(fresh.map((line) => `${line}\n`).join(''))
       const before = this.#facts.get(key)?.bytes ?? 0
-      const bytes = before + Buffer.byteLength(text)
+      const bytes = before + text.length
       this.#requireFit(bytes)
-      await this.#lines.append(kind, id, text, before)
+      await this.#lines.append(kind, id, text, { bytes: before, lines: have })
       const time = new Date().toISOString()
       this.#note(key, { kind, id, rev: this.#rev + 1, time, bytes, lines: total })
     })
@@ -158,8 +159,8 @@ export class Board {
     id: string,
     { from, follow, signal }: { from: number; follow: boolean; signal: AbortSignal },
   ): AsyncGenerator<{ n: number; line: string }[]> {
-    const reader = this.#lines.reader(kind, id)
-    let n = 0
+    const reader = this.#lines.reader(kind, id, from)
+    let n = reader.before
     while (!signal.aborted) {
       const more = this.wait(signal)
       // most changes are of something else, and cost a reader nothing

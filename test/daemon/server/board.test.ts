@@ -1,7 +1,7 @@
 /** The board over its API: documents, numbered lines, changes that can be resumed, bounds; metrics and OpenAPI beside it. */
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFile, readdir, writeFile } from 'node:fs/promises'
+import { appendFile, open, readdir, writeFile } from 'node:fs/promises'
 import http from 'node:http'
 import path from 'node:path'
 import t from 'tap'
@@ -146,6 +146,33 @@ void t.test('lines are taken once each, in order, and followed by number', async
   await until(() => resumed.events.length === 1)
   t.match(resumed.events, [{ id: '4' }], 'the last one seen counts, not the first one asked for')
 })
+
+void t.test(
+  'who comes back near the end of many lines costs nothing of what is before',
+  async (t) => {
+    const place = path.join(directory, 'many')
+    const all = Array.from({ length: 3_000 }, (_, index) => `{"n":"${'é'.repeat(index % 7)}"}`)
+    const first = await Board.open(place, roomy, silent)
+    for (let at = 0, size = 1; at < all.length; at += size, size = ((size * 7) % 101) + 1)
+      await first.append('steps', 'a', at + 1, all.slice(at, at + size))
+    const { signal } = new AbortController()
+    const read = async (board: Board, from: number) =>
+      (await Array.fromAsync(board.lines('steps', 'a', { from, follow: false, signal }))).flat()
+    const wanted = (from: number) =>
+      all.map((line, index) => ({ n: index + 1, line })).slice(from - 1)
+    const froms = [1, 2, 256, 257, 258, 1_000, 2_817, 3_000, 3_001, 9_999]
+    for (const board of [first, await Board.open(place, roomy, silent)])
+      for (const from of froms) t.same(await read(board, from), wanted(from), `from ${from}`)
+    // whoever reads it from its start counts one line too few
+    const file = await open(path.join(place, 'steps/a.lines'), 'r+')
+    await file.write(' ', Buffer.byteLength(all[0] ?? ''))
+    await file.close()
+    t.same(await read(first, 2_900), wanted(2_900))
+    await first.remove('steps', 'a')
+    t.equal(await first.append('steps', 'a', 1, all.slice(0, 300)), 300)
+    t.same(await read(first, 299), wanted(299).slice(0, 2), 'a new file has its own marks')
+  },
+)
 
 void t.test('lines for which there is no room leave nothing behind', async (t) => {
   const board = await Board.open(path.join(directory, 'full'), roomy, silent)

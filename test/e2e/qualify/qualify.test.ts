@@ -21,7 +21,13 @@ interface Finding {
 interface Line {
   readonly qualified: boolean
   readonly digest: string
-  readonly findings: readonly { code: string; severity: string; tests: readonly string[] }[]
+  readonly findings: readonly {
+    readonly code: string
+    readonly severity: string
+    readonly message: string
+    readonly advice: string
+    readonly tests: readonly string[]
+  }[]
   readonly expected: { functional: readonly string[]; regression: readonly string[] }
   readonly evidence: string
 }
@@ -161,7 +167,9 @@ t.test('a broken task is refused, with each test that is at fault', async (t) =>
   await copyTally(dir)
   // Without the ids that the task lists, so that those of the runs count.
   const toml = await readFile(path.join(dir, 'task.toml'), 'utf8')
-  await scratch.write('broken/task.toml', toml.replace(/^expected = \[\n[^\]]*\]\n/gm, ''))
+  const bare = toml.replace(/^expected = \[\n[^\]]*\]\n/gm, '')
+  const check = `[environment.healthcheck]\ncommand = "echo up >/workspace/tally/booted"\n`
+  await scratch.write('broken/task.toml', `${bare}\n${check}`)
   await scratch.write(
     'broken/tests/functional/test_more.py',
     `import random
@@ -193,6 +201,8 @@ def test_by_luck(number):
   t.equal(qualified, false)
   const of = (code: string): readonly string[] =>
     findings.find((one) => one.code === code && one.severity === 'error')?.tests ?? []
+  const wrote = findings.find(({ code }) => code === 'noop_changes')
+  t.match(wrote, { severity: 'error', message: /booted/, advice: /let it write elsewhere/ })
   t.strictSame(of('noop_passes'), ['functional.test_more::test_needs_no_work'])
   t.strictSame(of('noop_breaks'), ['regression.test_late::test_not_yet'])
   t.ok(of('oracle_fails').includes('functional.test_more::test_asks_too_much'))

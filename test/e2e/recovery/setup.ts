@@ -121,14 +121,14 @@ export async function nothingLeft(
   t.strictSame(await daemon.client.leases(), [], 'the daemon has none either')
   await until('no helper is left', async () => {
     const helpers = await descendantsOf([daemon.pid])
-    return helpers.every(({ pid }) => isPtyHost(pid))
+    return helpers.every(({ pid }) => stays(pid))
   })
 }
 
-/** It stays while its daemon does, for the next session. */
-function isPtyHost(pid: number): boolean {
+/** The host of terminals, and the shell that counts what is on disk, stay while their daemon does. */
+function stays(pid: number): boolean {
   try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('pty-host')
+    return /pty-host|du -sx/.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))
   } catch {
     return true // it has ended meanwhile
   }

@@ -2,12 +2,10 @@
  * Trajectories for Harbor's tools before Harbor's own models: 0.26, whose format is ATIF 1.8, and 0.22, which knows 1.7
  * and nothing newer. They run in a sealed sandbox, for they need a newer Python than a host may have.
  */
-import { execFile } from 'node:child_process'
 import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import t from 'tap'
 import { atifFromSteps, atifFromTrajectory } from '../../../runner/harness/atif.ts'
 import {
@@ -20,9 +18,9 @@ import { readTrajectory } from '../../../runner/harness/trajectory.ts'
 import { SandboxWorld } from '../../e2e/sandbox/setup.ts'
 import { executionDirs, readRun } from '../../e2e/trials/setup.ts'
 import { harborTask } from '../../runner/harbor/trials.ts'
+import { bundleOf } from '../../support/bundle.ts'
 import { pythonPackages } from '../../support/python-packages.ts'
 
-const run = promisify(execFile)
 const validator = fileURLToPath(new URL('validate.py', import.meta.url))
 const needs = ['pydantic==2.14.4', 'pydantic_core==2.50.5', 'typing_extensions==4.16.0']
 needs.push(
@@ -38,14 +36,6 @@ const installed = (version: string): Promise<string> =>
     ...['--no-deps', '--python-version', '3.13', '--only-binary=:all:', '--ignore-requires-python'],
     ...[`harbor==${version}`, ...needs],
   ])
-
-async function bundleOf(folder: string, world: SandboxWorld): Promise<string> {
-  const { stdout } = await run('tar', ['-C', folder, '--exclude=__pycache__', '-c', '.'], {
-    encoding: 'buffer',
-    maxBuffer: 128 * 1024 ** 2,
-  })
-  return world.daemon.client.putBundle(stdout)
-}
 
 const meta = { session: 's', agent: 'mini-swe-agent', version: '2.4.6', model: 'acme/m' }
 
@@ -159,8 +149,11 @@ t.test("Harbor's own models take both versions, and refuse what we refuse", asyn
   const names = [...Object.keys(files), 'a trial-1.7']
   const judge = async (version: string) => {
     const mounts = [
-      { bundle: await bundleOf(await installed(version), world), target: '/opt/harbor' },
-      { bundle: await bundleOf(scratch, world), target: '/opt/files' },
+      {
+        bundle: await bundleOf(await installed(version), world.daemon.client),
+        target: '/opt/harbor',
+      },
+      { bundle: await bundleOf(scratch, world.daemon.client), target: '/opt/files' },
     ]
     const env = { PYTHONPATH: '/opt/harbor', PYTHONDONTWRITEBYTECODE: '1' }
     const lease = await world.lease({ mounts, env })

@@ -1,15 +1,14 @@
 /** The gateway as a task's sandbox has it: the listener in its namespace, the proof, the runner's variables, a real client. */
-import { execFile } from 'node:child_process'
 import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import t from 'tap'
 import { huggingFaceEnvironment } from '../../../runner/trial/hugging-face.ts'
 import { policySchema } from '../../../policy/policy.ts'
 import { writeTrivialTask } from '../../bench/trivial-task.ts'
 import { eventLine, SandboxWorld } from '../../e2e/sandbox/setup.ts'
 import { readRun } from '../../e2e/trials/setup.ts'
+import { bundleOf } from '../../support/bundle.ts'
 import { large, StandInHub } from '../../support/hub.ts'
 import { installed } from './clients.ts'
 import { tinyModel } from './tiny-model.ts'
@@ -31,16 +30,6 @@ env = {**os.environ}
 out["env"] = [name for name, value in env.items() if "${token}" in value]
 print(json.dumps(out))
 `
-
-/** The packages as a bundle: what a task's image would have installed. */
-async function bundleOf(folder: string, world: SandboxWorld): Promise<string> {
-  const tar = ['-C', folder, '--exclude=__pycache__', '--exclude=hf_xet*', '-c', '.']
-  const { stdout } = await promisify(execFile)('tar', tar, {
-    encoding: 'buffer',
-    maxBuffer: 256 * 1024 ** 2,
-  })
-  return world.daemon.client.putBundle(stdout)
-}
 
 t.test(
   'a sandbox has the gateway where its policy pins artifacts, proven, and nothing else of the Hub',
@@ -65,7 +54,7 @@ t.test(
       version: 1,
       huggingface: { repos: [{ repo: 'acme/tiny', revision: commit }] },
     })
-    const bundle = await bundleOf(await installed('hub-2.4.0'), world)
+    const bundle = await bundleOf(await installed('hub-2.4.0'), world.daemon.client, ['hf_xet*'])
     const mounts = [{ bundle, target: '/opt/hub' }]
     const env = { ...huggingFaceEnvironment(policy), PYTHONPATH: '/opt/hub', HOME: '/tmp' }
     const lease = await world.lease({ policy, env, mounts })

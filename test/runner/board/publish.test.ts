@@ -176,6 +176,26 @@ void t.test(
   },
 )
 
+void t.test('the files of a trial that ends last are published, too', async (t) => {
+  const { jobDir, plan, results, planned } = await madeJob('cccc')
+  const [one] = planned
+  const [result] = results
+  if (result === undefined) throw new Error('no result')
+  const evidence = executionDir(jobDir, one.trial, result.executions[0]?.id ?? '')
+  await mkdir(evidence, { recursive: true })
+  const names = Array.from({ length: 55 }, (_, index) => `a${index}.log`)
+  for (const name of names) await writeFile(path.join(evidence, name), name)
+  const sent: string[] = []
+  // answers sooner than any file is read
+  const call = async (_method: string, at: string): Promise<void> => void sent.push(at)
+  {
+    const client = { call, callText: call } as unknown as DaemonClient
+    await using board = publisher(client, { plan, jobDir }, (message) => t.fail(message))
+    board.recorded(one, result)
+  }
+  t.equal(sent.filter((at) => /evidence\/.*\.a\d+\.log$/.test(at)).length, names.length)
+})
+
 void t.test(
   'a daemon that is away, or refuses, costs the job nothing and is told of once',
   async (t) => {

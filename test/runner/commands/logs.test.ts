@@ -1,6 +1,15 @@
-/** logs of a trial that is known by what its runner has published alone: over a killed daemon, from execution to execution. */
+/**
+ * logs of a trial that is known by what its runner has published alone: over a killed daemon, from execution to
+ * execution; and by its files, from before it began.
+ */
 import type { ChildProcess } from 'node:child_process'
+import { appendFile, mkdir } from 'node:fs/promises'
+import path from 'node:path'
 import t from 'tap'
+import { executionDir, ledgerFile, planFile } from '../../../runner/job/layout.ts'
+import { appendLedger } from '../../../runner/job/ledger.ts'
+import { writePlan } from '../../../runner/job/plan.ts'
+import { syntheticPlan } from '../support/synthetic-job.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
 import { until } from '../../support/pty.ts'
@@ -60,4 +69,35 @@ t.test('what was published is followed to its end, and over the death of the dae
   })
   t.match(await daemon.cli(['logs', 'trialtwo']), { code: 0, stdout: '', stderr: 'no step yet\n' })
   t.match(await daemon.cli(['logs', 'trial']), { code: 2, stderr: /the beginning of 2 trials/ })
+})
+
+t.test('a trial that waits for its turn is followed from its files as they come', async (t) => {
+  const plan = syntheticPlan({ tasks: 1, runs: 1, configurations: [{ name: 'c', chance: 1 }] })
+  const trial = plan.trials[0]?.trial ?? ''
+  const jobDir = path.join(daemon.stateDir, 'jobs', plan.job)
+  await writePlan(planFile(jobDir), plan)
+  const seen = { text: '' }
+  const following = daemon.cli(['logs', '-f', trial], {
+    onSpawn: ({ stdout }) => stdout?.on('data', (text: Buffer) => (seen.text += text.toString())),
+  })
+  t.match(await daemon.cli(['logs', trial]), { code: 0, stderr: 'no step yet\n' })
+  const directory = executionDir(jobDir, trial, 'x1-abcd')
+  const write = async (n: number): Promise<void> => {
+    const facts = { commands: [], tokens: null, costUsd: 0, denied: [] }
+    const line = { step: n, time: '2026-03-01T12:00:00Z', text: `said ${n}`, ...facts }
+    await appendFile(path.join(directory, 'steps.jsonl'), `${JSON.stringify(line)}\n`)
+    await until(`step ${n} is shown`, () => seen.text.includes(`said ${n}`))
+  }
+  await mkdir(directory, { recursive: true })
+  await write(1)
+  await write(2)
+  const said = { v: 1 as const, time: '2026-03-01T12:00:00Z', trial, execution: 'x1-abcd' }
+  const digest = 'sha256:0'
+  await appendLedger(ledgerFile(jobDir), [
+    { ...said, type: 'started', leases: [] },
+    { ...said, type: 'recorded', verdict: 'passed', result: 'r', digest },
+  ])
+  const { code, stdout, stderr } = await following
+  t.match({ code, stderr }, { code: 0, stderr: '' })
+  t.same([...stdout.matchAll(/said \d/g)].map(String), ['said 1', 'said 2'], 'each once')
 })

@@ -2,11 +2,13 @@
  * Five tasks that were written from nothing but Harbor's documented format, run as they are: no-op fails, oracle passes,
  * and what we write for Harbor's tools fits the JSON schemas of its own models (test/peers/harbor/validate.py made them).
  */
-import { cp, readFile, writeFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { cp, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { resultSchema } from '../../../runner/result.ts'
+import { tally } from '../../e2e/trials/setup.ts'
 import { TestDaemon } from '../../support/daemon.ts'
 import { testEngine } from '../../support/engine.ts'
 import { Scratch } from '../support/scratch.ts'
@@ -231,6 +233,77 @@ void t.test('what the task is to blame for is void, and Harbor is told why', asy
       },
       why,
     )
+  }
+})
+
+void t.test('a value of the host is in the sandbox, and in no file of ours', async (t) => {
+  await using scratch = await Scratch.make()
+  const value = 'hunter2-but-longer'
+  await scratch.write('shows.sh', 'printf %s "$CURRENCY" | sha256sum; test -n "$CURRENCY"\n')
+  const tried = await tryTask(
+    daemon,
+    harborTask('non-root'),
+    { harness: 'script:shows.sh' },
+    {
+      ...{ baseDir: scratch.path, env: { FIXTURE_CURRENCY: value, FIXTURE_EXPECTED: `${value}2` } },
+      harbor: { network: 'closed-book', hostEnv: ['FIXTURE_CURRENCY', 'FIXTURE_EXPECTED'] },
+    },
+  )
+  t.match(verdictOf(tried), /^failed agent tests_failed/)
+  t.same(tried.result.hostEnv, ['FIXTURE_CURRENCY', 'FIXTURE_EXPECTED'], 'the result names them')
+  const log = await readFile(path.join(tried.directory, 'harness.log'), 'utf8')
+  t.match(log, createHash('sha256').update(value).digest('hex'))
+  const dir = path.join(scratch.path, 'tally')
+  await cp(tally, dir, { recursive: true })
+  const toml = await readFile(path.join(dir, 'task.toml'), 'utf8')
+  const env = '[verifier.env]\nA = "${A_HOST}"\nname = "n $x"\n[solution.env]\nB = "${A_HOST}"\n'
+  await writeFile(path.join(dir, 'task.toml'), toml.replace('[closedbook]', `${env}[closedbook]`))
+  const test = path.join(dir, 'tests/functional/test_tally.py')
+  const hash = createHash('sha256').update(value).digest('hex')
+  const asks = `import hashlib, os\nassert hashlib.sha256(os.environ["A"].encode()).hexdigest() == "${hash}"\nassert os.environ["name"] == "n $x" and not [n for n in os.environ if n.lower().startswith("closedbook_v")]\n`
+  await writeFile(test, asks + (await readFile(test, 'utf8')))
+  const graded = await tryTask(
+    daemon,
+    dir,
+    { harness: 'oracle' },
+    { env: { A_HOST: value }, harbor: { hostEnv: ['A_HOST'] } },
+  )
+  t.match(verdictOf(graded), /^passed/, 'hidden tests have it as well')
+  const holding: string[] = []
+  for (const entry of await readdir(daemon.stateDir, { recursive: true, withFileTypes: true })) {
+    const file = path.join(entry.parentPath, entry.name)
+    if (entry.isFile() && (await readFile(file, 'utf8').catch(() => '')).includes(value))
+      holding.push(path.relative(daemon.stateDir, file))
+  }
+  t.same(holding, [])
+})
+
+void t.test('what an entrypoint writes before the agent is not the agent’s work', async (t) => {
+  await using scratch = await Scratch.make()
+  await scratch.write('idle.sh', 'true\n')
+  await scratch.write('works.sh', 'echo more >/tmp/made\n')
+  await scratch.write('spoils.sh', 'echo down >/run/ledger/ready\n')
+  const broken = ['non-root', 'tests/test.sh', 'fi >/logs/verifier/reward.txt', 'fi'] as const
+  const dir = await bent(scratch, ...broken)
+  // the sandbox's user may write where its service did
+  const file = path.join(dir, 'task.toml')
+  await writeFile(file, (await readFile(file, 'utf8')).replace('user = "clerk"', 'user = "root"'))
+  const rows = [
+    ['noop', /^void task verifier_broken: .*nothing was changed/, false],
+    ['script:idle.sh', /^void task verifier_broken: .*nothing was changed/, false],
+    ['script:works.sh', /^failed agent verifier_broken/, true],
+    ['script:spoils.sh', /^failed agent verifier_broken/, true],
+  ] as const
+  const tried = await Promise.all(
+    rows.map(([harness]) =>
+      tryTask(daemon, dir, { harness }, { ...closed, baseDir: scratch.path }),
+    ),
+  )
+  for (const [index, [harness, end, changed]] of rows.entries()) {
+    const one = tried[index]
+    if (one === undefined) throw new Error('as many as rows')
+    t.match(verdictOf(one), end, harness)
+    t.match(await readJson(path.join(one.directory, 'collect.json')), { ok: true, changed })
   }
 })
 

@@ -1,10 +1,12 @@
 /** What is packed for another host is, once unpacked there, what was planned: to the byte, however odd its names. */
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import {
   chmod,
   cp,
   mkdir,
   mkdtemp,
+  readdir,
   readFile,
   rm,
   symlink,
@@ -16,12 +18,16 @@ import path from 'node:path'
 import t from 'tap'
 import { packageVersion } from '../../../daemon/protocol/version.ts'
 import { asPlanned, readNamed } from '../../../runner/job/load-job.ts'
+import { sealWith } from '../../../runner/job/host-values.ts'
 import { packJob, type Pack } from '../../../runner/job/pack.ts'
 import { makePlan, plainHarnessDigest } from '../../../runner/job/plan.ts'
 import type { Sources } from '../../../runner/job/sources.ts'
 import type { Store } from '../../../runner/store/store.ts'
 import { loadTask } from '../../../runner/task/load.ts'
-import { unpackSources } from '../../../runner/worker/unpack.ts'
+import { failureOf } from '../support/scratch.ts'
+import { thisProcess } from '../../../runner/store/process.ts'
+import { otherProcess } from '../store/setup.ts'
+import { removeUnpacked, sweepUnpacked, unpackSources } from '../../../runner/worker/unpack.ts'
 
 const folder = await mkdtemp(path.join(os.tmpdir(), 'closedbook pack-'))
 t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -116,7 +122,7 @@ void t.test('a job is on another host what it was where it was planned', async (
     concurrency: 1,
     harbor: { network: 'closed-book', hostEnv: ['PACK_TEST_TOKEN'] },
   }
-  process.env['PACK_TEST_TOKEN'] = 'x'
+  process.env['PACK_TEST_TOKEN'] = 'hunter2'
   t.teardown(() => delete process.env['PACK_TEST_TOKEN'])
   const named = await readNamed(sources, 1)
   const plan = makePlan({
@@ -124,6 +130,7 @@ void t.test('a job is on another host what it was where it was planned', async (
     runs: 1,
     closedbookVersion: packageVersion,
     now: new Date(),
+    seal: sealWith('key'),
     tasks: named.tasks.map((task) => ({ task, image, verifierImage: null })),
     configurations: named.configurations.map((configuration) => ({
       configuration,
@@ -163,7 +170,24 @@ void t.test('a job is on another host what it was where it was planned', async (
     again.configurations.map((one) => [one.name, one.digest]),
     named.configurations.map((one) => [one.name, one.digest]),
   )
-  t.equal(asPlanned(plan, again).tasks.length, 3)
+  t.equal(asPlanned(plan, again, 'key').tasks.length, 3)
+  const planned = plan.tasks.map(({ hostEnv }) => hostEnv?.['PACK_TEST_TOKEN'])
+  t.match(planned, [undefined, /^scrypt:[0-9a-f]{64}$/, planned[1]])
+  t.not(sealWith('other')('PACK_TEST_TOKEN', 'hunter2'), planned[1], 'each job has its own key')
+  t.notMatch(JSON.stringify([plan, packs]), /hunter2/)
+  const taskNames = plan.tasks.map(({ name }) => name)
+  for (const [value, says] of [
+    ['hunter3', /PACK_TEST_TOKEN, which task one takes from the host, has another value here/],
+    [undefined, /the variable PACK_TEST_TOKEN is not set on this host/],
+  ] as const) {
+    if (value === undefined) delete process.env['PACK_TEST_TOKEN']
+    else process.env['PACK_TEST_TOKEN'] = value
+    const error = await failureOf(async () =>
+      asPlanned(plan, await readNamed(here, 1, taskNames), 'key'),
+    )
+    t.match(error, { blame: 'operator', message: says })
+    t.notMatch(error.message, /hunter/)
+  }
   const mounted = path.dirname(
     here.configurations.flatMap((one) => ('path' in one ? one.path : []))[0] ?? '',
   )
@@ -172,6 +196,45 @@ void t.test('a job is on another host what it was where it was planned', async (
     '#!/bin/sh\n',
     'a directory that is named by a link is carried, not the link',
   )
+})
+
+void t.test('what dead workers unpacked goes when the next one starts', async (t) => {
+  const stateDir = path.join(folder, 'swept')
+  const packs = path.join(stateDir, 'packs')
+  const { pid, startTime, boot, host } = await thisProcess()
+  const named = (...parts: string[]) => parts.map(encodeURIComponent).join('~')
+  const keep = {
+    own: named(String(pid), startTime, boot, host),
+    'of another host': named('1', '1', 'other boot', 'elsewhere'),
+    'of another view of processes': named('1', '1', `${boot}x`, host),
+    'of nobody that is known': 'sha256-0123',
+  }
+  const go = {
+    'a pid that somebody else has now': named(String(pid), '1', boot, host),
+    'before a reboot': named(String(pid), startTime, 'boot-before view', host),
+  }
+  for (const name of [...Object.values(keep), ...Object.values(go)])
+    await write(path.join(packs, name, 'sha256-1.half/task.toml'), '')
+  const child = await otherProcess(
+    `import { thisProcess } from '${path.resolve('runner/store/process.ts')}'
+     import { mkdirSync } from 'node:fs'
+     const { pid, startTime, boot, host } = await thisProcess()
+     mkdirSync('${packs}/' + [pid, startTime, boot, host].map(encodeURIComponent).join('~') + '/x', { recursive: true })
+     console.log('there'); setInterval(() => {}, 1e6)`,
+  )
+  t.equal(await sweepUnpacked(stateDir), 2)
+  const left = await readdir(packs)
+  t.same(
+    left.filter((name) => !name.startsWith(`${child.pid}~`)).toSorted(),
+    Object.values(keep).toSorted(),
+  )
+  t.equal(left.length, 5, 'another worker that lives keeps its own')
+  child.kill('SIGKILL')
+  await once(child, 'close')
+  t.equal(await sweepUnpacked(stateDir), 1, 'and loses it when it was killed')
+  await removeUnpacked(stateDir)
+  t.equal((await readdir(packs)).length, 3)
+  t.equal(await sweepUnpacked(path.join(folder, 'nothing')), 0)
 })
 
 void t.test('a task that is too big is not carried, nor read', async (t) => {

@@ -122,6 +122,12 @@ const faults: readonly (readonly [
     ['f.b', 'f.0x7f'],
   ],
   [
+    'what a health check writes into the work tree would be in every patch',
+    honest.map((one) => ({ ...one, changed: [one.agent === 'noop' ? 'boot.log' : 'fix.py'] })),
+    ['noop_changes'],
+    [],
+  ],
+  [
     'a repeat that the host spoiled proves nothing',
     [...honest.slice(0, 3), run('oracle', 2, {}, { verdict: 'void', blame: 'infra' })],
     ['spoiled'],

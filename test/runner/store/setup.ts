@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { packageVersion } from '../../../daemon/protocol/version.ts'
 import { plainConfiguration } from '../../../runner/job/configuration.ts'
 import {
   makePlan,
@@ -74,7 +75,7 @@ export async function plannedJob(
   const plain = await plainConfiguration('noop', '/')
   const configurations = options.configurations.map((name) => {
     const configuration = { ...plain, name }
-    return { configuration, harnessDigest: plainHarnessDigest(configuration, '0') }
+    return { configuration, harnessDigest: plainHarnessDigest(configuration, packageVersion) }
   })
   const plan = makePlan({
     name: 'sample',
@@ -95,6 +96,7 @@ export async function plannedJob(
     },
     jobDir: join(scratch.path, 'jobs', plan.job),
     limits: { ...free, ...options.limits },
+    hostKey: 'key',
     loads: new Map(options.configurations.map((name) => [name, load])),
   })
   return plan

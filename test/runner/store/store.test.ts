@@ -13,6 +13,10 @@ import {
   setPlanState,
   takeJob,
 } from '../../../runner/store/plans.ts'
+import type { DaemonClient } from '../../../daemon/protocol/client.ts'
+import type { RunnerConfig } from '../../../runner/config.ts'
+import { waitingGroups } from '../../../runner/store/claim.ts'
+import { JobCache } from '../../../runner/worker/job-cache.ts'
 import { settle } from '../../../runner/store/settle.ts'
 import { Store } from '../../../runner/store/store.ts'
 import { allJobs, executionsOf, resultsOf, standingOf } from '../../../runner/store/trials.ts'
@@ -69,9 +73,12 @@ void t.test('a job is in the store once, and its trials are claimed once each', 
     sources: stored.sources,
     jobDir: 'elsewhere',
     limits: stored.limits,
+    hostKey: 'another',
     loads: new Map(),
   })
-  t.strictSame((await readStoredPlan(store.database, plan.job))?.jobDir, stored.jobDir)
+  const { jobDir, hostKey } = stored
+  t.match(await readStoredPlan(store.database, plan.job), { jobDir, hostKey })
+  t.equal(hostKey, 'key')
   const workers = await Promise.all([registerWorker(store, facts), registerWorker(store, facts)])
   const second = await context.open()
   const outcomes = await Promise.all(
@@ -261,6 +268,42 @@ void t.test('only open jobs are claimed from, and only what the host serves', as
     { running: 0, trials: 2 },
   )
 })
+
+void t.test(
+  'a worker that lives on forgets a job that is over, and says that it ended',
+  async (t) => {
+    const plan = await plannedJob(context, { configurations: ['noop'], runs: 1 })
+    const worker = await registerWorker(store, facts)
+    const published: { at: string; state?: string }[] = []
+    const client = {
+      call: async (_method: string, at: string, { body }: { body: { state?: string } }) =>
+        void published.push({ at, ...(body.state !== undefined && { state: body.state }) }),
+      inspectImage: () => Promise.reject(new Error('not here')),
+    } as unknown as DaemonClient
+    const nobody = (): void => {}
+    const watch = { ...{ started: nobody, phase: nobody, step: nobody, note: nobody } }
+    await using jobs = await JobCache.open({
+      ...{ store, client, say: (text) => t.comment(text), signal: new AbortController().signal },
+      config: { stateDir, jobsDir: join(stateDir, 'jobs') } as RunnerConfig,
+      watch: { ...watch, faulted: nobody, recorded: nobody },
+    })
+    const groups = await waitingGroups(store.database)
+    await jobs.prepare(groups.filter(({ job }) => job === plan.job))
+    t.equal(jobs.get(plan.job)?.plan.job, plan.job)
+    const held = granted(await claim(store, worker, plan))
+    for (let look = 1; look <= 2; look += 1) await jobs.letGo()
+    t.ok(jobs.get(plan.job), 'it is being worked on')
+    const [planned] = plan.trials
+    if (planned === undefined) throw new Error('a job of one trial')
+    await settle(store, held, passedEnd(held, planned))
+    await jobs.letGo()
+    t.ok(jobs.get(plan.job), 'the last of it may still be on its way')
+    await jobs.letGo()
+    t.equal(jobs.get(plan.job), null)
+    const states = published.filter(({ at }) => at === `/v1/board/job/${plan.job}`)
+    t.equal(states.at(-1)?.state, 'ended', 'though no result is in its own directory')
+  },
+)
 
 void t.test(
   'one process at a time looks after a job, and a killed one is no obstacle',

@@ -166,7 +166,12 @@ void t.test('a variable of the host gets in by the operator’s word alone', asy
     const options = { harbor: { hostEnv: [...hostEnv] }, env }
     if (expected instanceof RegExp)
       t.match((await failureOf(() => loadTask(dir, options))).message, expected, what)
-    else t.match((await loadTask(dir, options)).environment.env, expected, what)
+    else {
+      const task = await loadTask(dir, options)
+      t.match(task.environment.env, expected, what)
+      t.match(task.hostValues, { A_VAR: 'host a' }, 'what it was given is known')
+      t.same(Object.keys(task.hostValues), hostEnv.toSorted())
+    }
     t.match(
       await failureOf(() => loadTask(dir, { ...options, harbor: { hostEnv: ['A_VAR'] }, env: {} })),
       { code: 'config_invalid', blame: 'operator', message: /A_VAR is not set on this host/ },
