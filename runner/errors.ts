@@ -23,6 +23,7 @@ export const runnerErrorCodes = [
   'store_newer',
   // the daemon
   'daemon_unreachable',
+  'disk_full',
   'daemon_refused',
   'daemon_protocol',
   // the host

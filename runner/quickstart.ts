@@ -15,6 +15,7 @@ import { buildOurImages } from './host/images.ts'
 import { down, up } from './host/services.ts'
 import { readJob } from './job/read-job.ts'
 import { startJob } from './job/start-job.ts'
+import { terminalWidth } from './report/fit.ts'
 import { renderReport } from './report/render.ts'
 import { clusterRuns, stopCluster } from './store/cluster.ts'
 import { durationText, painter, wantsColor } from './report/terminal.ts'
@@ -82,14 +83,19 @@ async function main(): Promise<number> {
     }
     const { report } = await readJob(jobDir)
     process.stdout.write(
-      `\n${renderReport(report, { color: wantsColor(process.stdout, process.env) })}`,
+      `\n${renderReport(report, { color: wantsColor(process.stdout, process.env), width: terminalWidth(process.stdout) })}`,
     )
-    const again = `npx closedbook --state-dir ${path.relative(process.cwd(), config.stateDir) || '.'}`
+    const stateDir = path.relative(process.cwd(), config.stateDir) || '.'
+    const again = `npx closedbook --state-dir ${stateDir}`
+    const trial = report.trials[0]?.trial ?? 'TRIAL'
     process.stdout.write(
       `\n${paint('bold', 'Written')}  ${jobDir}\n` +
         `  results    trials/*/result.json\n` +
         `  evidence   trials/*/executions/*: patch.diff, steps.jsonl, egress.jsonl, trajectory.json, test reports\n` +
-        `  look again ${again} report latest | logs ${report.trials[0]?.trial ?? 'TRIAL'} | audit ${report.trials[0]?.trial ?? 'TRIAL'}\n`,
+        `  look again ${again} report latest\n` +
+        `             ${again} logs ${trial}\n` +
+        `             ${again} audit ${trial}\n` +
+        `  go on      export CLOSEDBOOK_STATE_DIR=${config.stateDir}; npx closedbook up\n`,
     )
     return report.complete ? exitCode.ok : exitCode.failure
   } finally {

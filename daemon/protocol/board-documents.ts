@@ -34,7 +34,8 @@ export interface PlannedTrialDocument {
 
 export interface TrialDocument extends PlannedTrialDocument {
   readonly job: string
-  readonly state: 'running' | 'recorded'
+  /** `stopped`: its job was interrupted or cancelled under it; it runs anew when the job is resumed. */
+  readonly state: 'running' | 'stopped' | 'recorded'
   readonly execution: string
   readonly phase: string | null
   readonly startedAt: string

@@ -39,6 +39,8 @@ function plainText(issue: z.core.$ZodIssue): string {
       String(issue.maximum),
       issue.inclusive === false ? 'below' : 'at most',
     )
+  if (issue.code === 'invalid_union' && 'options' in issue && issue.options !== undefined)
+    return `must be ${issue.options.map(String).join(' or ')}`
   if (issue.code === 'invalid_value') return `must be ${issue.values.map(String).join(' or ')}`
   return issue.message
 }

@@ -50,12 +50,7 @@ export function resultsTable(): {
         show: ({ planned }) =>
           h('a', { href: `/jobs/${job}/trials/${planned.trial}` }, line(planned.task, 80)),
       },
-      {
-        key: 'configuration',
-        title: 'configuration',
-        value: ({ planned }) => line(planned.configuration, 40),
-      },
-      { key: 'run', title: 'run', number: true, value: ({ planned }) => planned.run },
+      // beside the task, where a narrow screen shows it too
       {
         key: 'verdict',
         title: 'verdict',
@@ -66,6 +61,12 @@ export function resultsTable(): {
           trial?.assisted === true ? h('span', { class: 'badge assisted' }, 'assisted') : null,
         ],
       },
+      {
+        key: 'configuration',
+        title: 'configuration',
+        value: ({ planned }) => line(planned.configuration, 40),
+      },
+      { key: 'run', title: 'run', number: true, value: ({ planned }) => planned.run },
       suite('functional', (trial) => trial.functional),
       suite('regression', (trial) => trial.regression),
       number('cost', (trial) => trial.costUsd, dollars),

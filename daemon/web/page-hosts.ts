@@ -56,7 +56,8 @@ export function hostsPage(page: Page): void {
         ),
         ...load.disks.map((disk) =>
           meter(
-            `disk, ${line(disk.path, 60)}`,
+            // the end of a path tells two of them apart
+            `disk of ${line(disk.path.split('/').slice(-2).join('/'), 60)}`,
             disk.bytes - disk.freeBytes,
             disk.bytes,
             `${bytes(disk.freeBytes)} free of ${bytes(disk.bytes)}`,

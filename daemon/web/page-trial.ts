@@ -150,6 +150,7 @@ export function trialPage(page: Page): void {
     await patchPanel(panels.panel('patch'), document, signal)
   }
 
+  let blockedTotal = 0
   const draw = onFrame(() => {
     const document = board.trial(job, trial)
     if (document === undefined) {
@@ -168,7 +169,7 @@ export function trialPage(page: Page): void {
     }
     page.title(line(document.task, 60))
     drawHead(head, document, board.silentSince(job))
-    fill(tiles, ...tilesOf(document))
+    fill(tiles, ...tilesOf(document, blockedTotal))
     follow(document)
     pane.running(document.state === 'running', document.startedAt)
     blocked.follow(document.state === 'running')
@@ -179,6 +180,8 @@ export function trialPage(page: Page): void {
   }, signal)
 
   blocked.onChange = (total) => {
+    blockedTotal = total
+    draw()
     panels.count('blocked', total)
     pane.marks(blocked.marks())
     drawGrowth()
@@ -255,7 +258,7 @@ function drawHead(head: HTMLElement, trial: TrialDocument, silent: string | null
   )
 }
 
-function tilesOf(trial: TrialDocument): Child[] {
+function tilesOf(trial: TrialDocument, blockedTotal: number): Child[] {
   const suite = (counts: TrialDocument['functional']): string =>
     counts === null ? '–' : `${counts.passed}/${counts.planned}`
   const wall = trial.wallTimeMs ?? Date.now() - Date.parse(trial.startedAt)
@@ -269,7 +272,8 @@ function tilesOf(trial: TrialDocument): Child[] {
     tile('output tokens', short(trial.outputTokens)),
     tile('cost', dollars(trial.costUsd)),
     tile('wall time', duration(wall)),
-    tile('blocked', count(trial.denied)),
+    // a harness without steps has told of none while it runs; the audit log has
+    tile('blocked', count(Math.max(trial.denied, blockedTotal))),
     tile('functional', suite(trial.functional)),
     tile('regression', suite(trial.regression)),
   ]

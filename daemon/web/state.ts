@@ -14,7 +14,7 @@ export const signs: Readonly<Record<Standing, string>> = {
 }
 
 export const standingOf = (trial: TrialDocument | undefined): Standing =>
-  trial === undefined
+  trial === undefined || trial.state === 'stopped'
     ? 'planned'
     : trial.state === 'running'
       ? 'running'

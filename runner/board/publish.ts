@@ -109,6 +109,12 @@ export function publisher(
       await Promise.all(evidence)
       earlier = readRecorded({ plan, jobDir }, results)
       await earlier
+      const endedAt = new Date().toISOString()
+      for (const trial of live.values())
+        if (trial.state === 'running' && !results.has(trial.trial)) {
+          const wallTimeMs = Date.parse(endedAt) - Date.parse(trial.startedAt)
+          publish(Object.assign(trial, { state: 'stopped', phase: null, endedAt, wallTimeMs }))
+        }
       const over = results.size === plan.trials.length || (await isOver().catch(() => false))
       job(over ? 'ended' : 'interrupted')
       await outbox[Symbol.asyncDispose]()

@@ -8,6 +8,7 @@ import { reportedJob } from '../report/find.ts'
 import { planFile } from '../job/layout.ts'
 import { compareSides, type Side } from '../report/compare.ts'
 import { loadFiles, loadJobs } from '../report/load.ts'
+import { terminalWidth } from '../report/fit.ts'
 import { comparisonMarkdown, renderComparison } from '../report/render-compare.ts'
 import { reportOf } from '../report/report.ts'
 import { wantsColor } from '../report/terminal.ts'
@@ -30,7 +31,10 @@ export function addCompare(program: Command): void {
         process.stdout.write(
           options.format === 'md'
             ? comparisonMarkdown(comparison)
-            : renderComparison(comparison, { color: wantsColor(process.stdout, process.env) }),
+            : renderComparison(comparison, {
+                color: wantsColor(process.stdout, process.env),
+                width: terminalWidth(process.stdout),
+              }),
         )
       }),
     )

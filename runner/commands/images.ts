@@ -1,4 +1,4 @@
-/** `closedbook images`: builds what is missing of our own images: base, harness, sglang-cpu. */
+/** `closedbook images`: builds what is missing of our own images: base, harness, sglang-cpu (a task that needs sglang-radix builds it). */
 import type { Command } from 'commander'
 import { imageNames } from '../../images/build.ts'
 import { buildOurImages } from '../host/images.ts'

@@ -103,7 +103,7 @@ async function requirePublished(
   throw new RunnerError(
     'trial_unknown',
     'operator',
-    `no trial in ${jobsDir} or on the board of ${targetName(client.target)} has the id ${JSON.stringify(text)}, or only it begins so; \`closedbook ps latest\` shows those of ${jobsDir}`,
+    `no trial in ${jobsDir} or on the board of ${targetName(client.target)} has an id that is or begins with ${JSON.stringify(text)}; \`closedbook ps latest\` shows those of ${jobsDir}`,
   )
 }
 

@@ -1,8 +1,9 @@
 /** `closedbook plan`: what `run` would lock, with digests and what it may cost at most, without running anything. */
 import type { Command } from 'commander'
-import Table from 'cli-table3'
 import type { Plan } from '../job/plan.ts'
-import { dollars, durationText } from '../report/terminal.ts'
+import { boxText, type Box } from '../report/box.ts'
+import { terminalWidth } from '../report/fit.ts'
+import { dollars, durationText, painter, wantsColor } from '../report/terminal.ts'
 import { note, print, printJson, withContext } from './context.ts'
 import { requestOf, withJobOptions, type RunOptions } from './run.ts'
 
@@ -33,36 +34,51 @@ export function addPlan(program: Command): void {
         show(plan)
         const costUsd = most.reduce((sum, one) => sum + one.costUsd, 0)
         const seconds = most.reduce((sum, one) => sum + one.agentSeconds, 0)
+        // the last trials may run alone, so the longest counts in full
+        const longest = Math.max(
+          ...loaded.configurations.map(({ configuration }) => configuration.limits.wallTimeSeconds),
+        )
+        const atOnce = limits.trialsAtOnce
+        const longestSeconds = (seconds + longest * (atOnce - 1)) / atOnce
         print(
-          `${plan.trials.length} trials = ${plan.tasks.length} tasks x ${plan.configurations.length} configurations x ${plan.runs} runs, ${limits.trialsAtOnce} at a time`,
+          `${many(plan.trials.length, 'trial')} = ${many(plan.tasks.length, 'task')} x ${many(plan.configurations.length, 'configuration')} x ${many(plan.runs, 'run')}, ${limits.trialsAtOnce} at a time`,
         )
         print(
-          `at most ${dollars(costUsd)}${limits.budgetUsd === null ? '' : ` (the budget stops it at ${dollars(limits.budgetUsd)})`} and ${durationText((seconds * 1000) / limits.trialsAtOnce)} of agents`,
+          `at most ${dollars(costUsd)}${limits.budgetUsd === null ? '' : ` (the budget stops it at ${dollars(limits.budgetUsd)})`} and ${durationText(longestSeconds * 1000)} of agents`,
         )
       }),
     )
 }
 
+const many = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
+
 const short = (digest: string): string => digest.replace('sha256:', '').slice(0, 12)
 
+const named = (...names: string[]): Box['columns'] => names.map((name) => ({ name }))
+
 function show(plan: Plan): void {
-  const tasks = new Table({ head: ['task', 'hardware', 'digest', 'image', 'qualified'], style })
-  for (const { name, hardware, digest, image, qualification } of plan.tasks)
-    tasks.push([name, hardware, short(digest), short(image), qualification?.at ?? 'no'])
-  const configurations = new Table({
-    head: ['configuration', 'harness', 'model', 'digest', 'harness digest', 'policy'],
-    style,
-  })
-  for (const one of plan.configurations)
-    configurations.push([
+  const tasks: Box = {
+    columns: named('task', 'hardware', 'digest', 'image', 'qualified'),
+    rows: plan.tasks.map(({ name, hardware, digest, image, qualification }) => {
+      return [name, hardware, short(digest), short(image), qualification?.at ?? 'no']
+    }),
+    leaveOut: ['image', 'digest', 'qualified', 'hardware'],
+  }
+  const configurations: Box = {
+    columns: named('configuration', 'harness', 'model', 'digest', 'harness digest', 'policy'),
+    rows: plan.configurations.map((one) => [
       one.name,
       one.harness,
       one.model ?? '',
       short(one.digest),
       short(one.harnessDigest),
       short(one.policyDigest),
-    ])
-  print(`${tasks.toString()}\n${configurations.toString()}`)
+    ]),
+    leaveOut: ['harness digest', 'policy', 'digest'],
+  }
+  const view = {
+    paint: painter(process.stdout.isTTY && wantsColor(process.stdout, process.env)),
+    width: terminalWidth(process.stdout),
+  }
+  for (const box of [tasks, configurations]) print(boxText(box, view))
 }
-
-const style = { head: [], border: [] }

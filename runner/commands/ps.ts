@@ -2,11 +2,13 @@
 import type { Command } from 'commander'
 import path from 'node:path'
 import { directoryOf } from '../job/find-job.ts'
-import { ledgerFile, listJobs, planFile } from '../job/layout.ts'
+import { ledgerFile, listJobs, planFile, resultFile } from '../job/layout.ts'
 import { readLedger } from '../job/ledger.ts'
 import { readPlan, type Plan } from '../job/plan.ts'
 import { foldTrial } from '../job/trial-state.ts'
-import { dollars } from '../report/terminal.ts'
+import { fitLines, leftOutText, terminalWidth, wrapLine } from '../report/fit.ts'
+import { dollars, painter, wantsColor } from '../report/terminal.ts'
+import { readResult } from '../result.ts'
 import type { JobStanding, TrialStanding } from '../store/trials.ts'
 import { note, print, printJson, withContext, type Context } from './context.ts'
 
@@ -37,13 +39,15 @@ async function showJobs({ config, json }: Context): Promise<void> {
     return printJson({ jobs: jobs.map(({ jobDir, ...one }) => ({ ...one, directory: jobDir })) })
   if (jobs.length === 0) return note(`no job in ${config.jobsDir}`)
   for (const one of jobs)
-    print(
+    printFitting(
       `${one.job}  ${one.name}  ${one.recorded} of ${one.trials} recorded: ${one.passed} passed, ${one.failed} failed, ${one.void} void` +
         (one.running > 0 ? `; ${one.running} running` : '') +
         (one.state === 'running' || one.state === 'done' ? '' : `; ${one.state}`) +
         (one.costUsd > 0 ? `; ${dollars(one.costUsd)}` : ''),
     )
 }
+
+const printFitting = (line: string): void => print(wrapLine(line, terminalWidth(process.stdout)))
 
 async function storedJobs(config: Context['config']): Promise<JobStanding[]> {
   const { Store } = await import('../store/store.ts')
@@ -90,6 +94,8 @@ async function jobOnDisk(jobDir: string): Promise<JobStanding> {
 
 async function trialsOnDisk(plan: Plan, jobDir: string): Promise<TrialStanding[]> {
   const { records } = await readLedger(ledgerFile(jobDir))
+  if (records.length === 0)
+    return Promise.all(plan.trials.map((one) => ofResult(one.trial, jobDir)))
   return plan.trials.map(({ trial }) => {
     const state = foldTrial(trial, records)
     return {
@@ -100,6 +106,18 @@ async function trialsOnDisk(plan: Plan, jobDir: string): Promise<TrialStanding[]
       host: null,
     }
   })
+}
+
+/** What was graded again has results and no ledger. */
+async function ofResult(trial: string, jobDir: string): Promise<TrialStanding> {
+  const result = await readResult(resultFile(jobDir, trial)).catch(() => null)
+  return {
+    trial,
+    status: result === null ? 'pending' : 'recorded',
+    verdict: result?.verdict ?? null,
+    executions: result?.executions.length ?? 0,
+    host: null,
+  }
 }
 
 async function showTrials(text: string, { config, json }: Context): Promise<void> {
@@ -117,9 +135,30 @@ async function showTrials(text: string, { config, json }: Context): Promise<void
     }
   })
   if (json) return printJson({ job: plan.job, trials })
-  for (const { trial, task, configuration, run, status, verdict, executions, host } of trials)
+  const { lines, leftOut } = fitLines(
+    trials.map(({ trial, task, configuration, run, status, verdict, executions, host }) => [
+      ...[trial, task, configuration, `run ${run}`, verdict ?? status],
+      executions > 1 ? `(${executions} executions)` : '',
+      status === 'running' && host !== null ? `on ${host}` : '',
+    ]),
+    {
+      columns: ['trial', 'task', 'configuration', 'run', 'verdict', 'executions', 'host'].map(
+        (name) => ({ name, text: name === 'task' || name === 'configuration' || name === 'host' }),
+      ),
+      leaveOut: [
+        ...(plan.configurations.length > 1 ? [] : ['configuration']),
+        ...['executions', 'host', 'run', 'configuration'],
+      ],
+      width: terminalWidth(process.stdout),
+    },
+  )
+  for (const line of lines) print(line)
+  if (leftOut.length > 0)
     print(
-      `${trial}  ${task}  ${configuration}  run ${run}  ${verdict ?? status}${executions > 1 ? `  (${executions} executions)` : ''}${status === 'running' && host !== null ? `  on ${host}` : ''}`,
+      painter(wantsColor(process.stdout, process.env))(
+        'dim',
+        wrapLine(leftOutText(leftOut, '--json'), terminalWidth(process.stdout)),
+      ),
     )
 }
 

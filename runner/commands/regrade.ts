@@ -14,6 +14,7 @@ import { currentTasks, type ImageChoice } from '../regrade/tasks.ts'
 import type { Entry } from '../report/entries.ts'
 import { reportedJob } from '../report/find.ts'
 import { loadJobs } from '../report/load.ts'
+import { terminalWidth } from '../report/fit.ts'
 import { wantsColor } from '../report/terminal.ts'
 import { readResult, type TrialResult } from '../result.ts'
 import { note, printJson, withContext } from './context.ts'
@@ -90,7 +91,10 @@ export function addRegrade(program: Command): void {
         if (json) printJson({ ...record, directory })
         else {
           process.stdout.write(
-            renderRegrade(record, { color: wantsColor(process.stdout, process.env) }),
+            renderRegrade(record, {
+              color: wantsColor(process.stdout, process.env),
+              width: terminalWidth(process.stdout),
+            }),
           )
           note(`\nwritten to ${directory}`)
         }

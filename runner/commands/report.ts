@@ -5,6 +5,7 @@ import { RunnerError } from '../errors.ts'
 import { reportedJob } from '../report/find.ts'
 import { writeFileAtomic } from '../json-file.ts'
 import { loadFiles, loadJobs } from '../report/load.ts'
+import { terminalWidth } from '../report/fit.ts'
 import { renderReport } from '../report/render.ts'
 import { reportOf, type Report } from '../report/report.ts'
 import { wantsColor } from '../report/terminal.ts'
@@ -60,7 +61,7 @@ export function addReport(program: Command): void {
           return note(`written to ${target}`)
         }
         process.stdout.write(text)
-        if (format === 'table') for (const dir of dirs) note(`\nwritten to ${dir}`)
+        if (format === 'table') for (const dir of dirs) note(`\nevidence in ${dir}`)
       }),
     )
 }
@@ -71,11 +72,21 @@ const endings: Readonly<Record<string, Format>> = {
   '.md': 'md',
   '.html': 'html',
   '.htm': 'html',
+  '.txt': 'table',
 }
 
-const formatOf = ({ format, output }: ReportOptions, json: boolean): Format =>
-  format ??
-  (json ? 'json' : output === undefined ? 'table' : (endings[path.extname(output)] ?? 'table'))
+function formatOf({ format, output }: ReportOptions, json: boolean): Format {
+  if (format !== undefined) return format
+  if (json) return 'json'
+  if (output === undefined) return 'table'
+  const found = endings[path.extname(output).toLowerCase()]
+  if (found !== undefined) return found
+  throw new RunnerError(
+    'usage',
+    'operator',
+    `the ending of ${output} says no format; end it with ${Object.keys(endings).join(', ')}, or give --format`,
+  )
+}
 
 /** What only some forms need is loaded for them alone: a table in a terminal comes sooner. */
 async function textOf(
@@ -96,7 +107,8 @@ async function textOf(
     }
     case 'table': {
       const color = target === null && wantsColor(process.stdout, process.env)
-      return renderReport(report, { color, full: true, all })
+      const width = target === null ? terminalWidth(process.stdout) : Infinity
+      return renderReport(report, { color, full: true, all, width })
     }
   }
 }

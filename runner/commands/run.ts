@@ -10,6 +10,7 @@ import type { Plan } from '../job/plan.ts'
 import { readJob } from '../job/read-job.ts'
 import type { Sources } from '../job/sources.ts'
 import type { JobHost, JobRequest, StartedJob } from '../job/start-job.ts'
+import { terminalWidth } from '../report/fit.ts'
 import { renderReport } from '../report/render.ts'
 import { dollars, wantsColor } from '../report/terminal.ts'
 import { note, printJson, withContext, type Context } from './context.ts'
@@ -83,7 +84,7 @@ export const withJobOptions = (command: Command): Command =>
     .option('--config <file>', 'configuration: model, harness, limits (YAML)')
     .option(
       '--harness <harness>',
-      'mini-swe-agent, noop, oracle or script:FILE; wins over the configuration',
+      'mini-swe-agent, mini-swe-agent:inside, noop, oracle, script:FILE or command:FILE; wins over the configuration',
     )
     .option('--runs <n>', 'runs of each task', count)
     .option('--concurrency <n>', 'trials at a time', count)
@@ -247,7 +248,7 @@ export async function runToEnd(
     })
   else {
     process.stdout.write(
-      `\n${renderReport(report, { color: wantsColor(process.stdout, process.env) })}`,
+      `\n${renderReport(report, { color: wantsColor(process.stdout, process.env), width: terminalWidth(process.stdout) })}`,
     )
     note(`\nwritten to ${jobDir}`)
   }

@@ -95,6 +95,8 @@ function checkRoot(): Check {
 }
 
 async function checkEngine(socket: string | null): Promise<Check> {
+  if (socket === null && process.getuid?.() !== 0)
+    return warn('engine', 'none answers to this user', 'run `closedbook doctor` as root')
   if (socket === null)
     return findProgram('dockerd') === null
       ? fail(

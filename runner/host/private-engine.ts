@@ -57,6 +57,13 @@ export async function startPrivateEngine(stateDir: string): Promise<ProcessRecor
       'operator',
       'no container engine answers, and only root can start one; run this as root, or start Docker',
     )
+  const socketBytes = Buffer.byteLength(engineSocketIn(path.resolve(stateDir)))
+  if (socketBytes > 107)
+    throw new RunnerError(
+      'engine_missing',
+      'operator',
+      `${engineSocketIn(stateDir)} has ${socketBytes} characters, and the path of a unix socket may have 107; choose a shorter --state-dir`,
+    )
   await mountCgroups()
   const directory = path.join(stateDir, 'engine')
   await mkdir(directory, { recursive: true, mode: 0o711 })

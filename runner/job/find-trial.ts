@@ -4,6 +4,7 @@
  */
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
+import { RunnerError } from '../errors.ts'
 import { inOrder } from '../trial/evidence.ts'
 import { executionDir, ledgerFile, listJobs, planFile, trialDir } from './layout.ts'
 import { readLedger } from './ledger.ts'
@@ -24,13 +25,15 @@ export async function findTrial(jobsDir: string, id: string): Promise<FoundTrial
     const plan = await readPlan(planFile(jobDir)).catch(() => null)
     if (plan !== null) jobs.push({ jobDir, plan })
   }
-  for (const { jobDir, plan } of jobs) {
-    const planned = onlyOne(
-      plan.trials.filter((one) => one.trial.startsWith(id)),
-      id,
-    )
-    if (planned !== undefined)
-      return { jobDir, plan, planned, trialDir: trialDir(jobDir, planned.trial) }
+  const found = jobs.flatMap(({ jobDir, plan }) =>
+    plan.trials
+      .filter((one) => one.trial.startsWith(id))
+      .map((planned) => ({ jobDir, plan, planned, trialDir: trialDir(jobDir, planned.trial) })),
+  )
+  const exact = found.find(({ planned }) => planned.trial === id) ?? found[0]
+  if (exact !== undefined) {
+    if (found.length > 1 && exact.planned.trial !== id) throw ambiguous(id, found)
+    return exact
   }
   for (const { jobDir, plan } of jobs) {
     const records = await readLedger(ledgerFile(jobDir)).then(
@@ -45,8 +48,15 @@ export async function findTrial(jobsDir: string, id: string): Promise<FoundTrial
   return null
 }
 
-const onlyOne = (found: readonly PlannedTrial[], id: string): PlannedTrial | undefined =>
-  found.length > 1 ? found.find((one) => one.trial === id) : found[0]
+const ambiguous = (id: string, found: readonly FoundTrial[]): RunnerError =>
+  new RunnerError(
+    'trial_unknown',
+    'operator',
+    `"${id}" is the beginning of ${found.length} trials: ${found
+      .slice(0, 8)
+      .map(({ planned }) => planned.trial)
+      .join(', ')}${found.length > 8 ? ', …' : ''}; write more of the id`,
+  )
 
 /** The directory of its newest execution; null before the first has begun. */
 export async function newestExecution(found: FoundTrial): Promise<string | null> {

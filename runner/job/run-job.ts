@@ -8,6 +8,7 @@ import { setPlanState } from '../store/plans.ts'
 import type { HardwareClass } from '../store/queue.ts'
 import type { Store } from '../store/store.ts'
 import { resultsOf, standingOf } from '../store/trials.ts'
+import type { RunnerError } from '../errors.ts'
 import { parseResult } from '../result.ts'
 import { DaemonGate } from '../worker/daemon-gate.ts'
 import { completeFiles, writeRecorded } from '../worker/job-files.ts'
@@ -49,12 +50,13 @@ export async function runJob(context: JobContext): Promise<JobEnd> {
   const others = new Others(context)
   await others.look({ tell: false })
   let budget: Budget | null = null
+  let full: RunnerError | null = null
   // the others stop claiming, too
   const pause = (): void => void setPlanState(store, plan.job, 'paused', 'paused').catch(() => {})
   drain.addEventListener('abort', pause, { once: true })
   await using _sweep = new Sweep(store)
   try {
-    await work({
+    full = await work({
       ...context,
       gate: new DaemonGate(client, daemonWaitMs),
       jobOf: ({ job }) => (job === plan.job ? context : null),
@@ -83,6 +85,7 @@ export async function runJob(context: JobContext): Promise<JobEnd> {
   }
   if (standing?.state === 'cancelled') return { kind: 'cancelled' }
   await store.persist(() => setPlanState(store, plan.job, 'paused', 'paused'), signal)
+  if (full !== null) throw full
   return budget === null || drain.aborted
     ? { kind: 'stopped', waiting: left }
     : { kind: 'over-budget', budget, waiting: left }

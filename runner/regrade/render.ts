@@ -1,23 +1,28 @@
 /** What grading again came to: the verdicts that changed, and what could not be graded. */
-import { tableText } from '../report/render.ts'
-import type { Cell, ReportTable, Tone } from '../report/tables.ts'
+import { proseWrapped, tableText } from '../report/render.ts'
+import { leavingOut, type Cell, type ReportTable, type Tone } from '../report/tables.ts'
 import { painter, plainLine } from '../report/terminal.ts'
 import type { RegradeRecord, RegradeTrial } from './record.ts'
 
 export function renderRegrade(
   record: RegradeRecord,
-  { color }: { readonly color: boolean },
+  { color, width = Infinity }: { readonly color: boolean; readonly width?: number },
 ): string {
   const paint = painter(color)
+  const view = { width, elsewhere: '--json' }
   const { trials } = record
   const of = (how: RegradeTrial['how']): RegradeTrial[] => trials.filter((one) => one.how === how)
   const changed = trials.filter((one) => one.changed)
   const parts: string[] = []
   if (changed.length > 0)
-    parts.push(`${paint('bold', 'Verdicts that changed')}\n${tableText(tableOf(changed), paint)}`)
+    parts.push(
+      `${paint('bold', 'Verdicts that changed')}\n${tableText(tableOf(changed), paint, view)}`,
+    )
   const impossible = of('impossible').filter((one) => !one.changed)
   if (impossible.length > 0)
-    parts.push(`${paint('bold', 'Not graded again')}\n${tableText(tableOf(impossible), paint)}`)
+    parts.push(
+      `${paint('bold', 'Not graded again')}\n${tableText(tableOf(impossible), paint, view)}`,
+    )
   const lines = [
     `${of('graded').length} of ${trials.length} trials graded again, ${countOf(changed.length, 'verdict')} changed`,
   ]
@@ -40,7 +45,7 @@ export function renderRegrade(
       ),
     )
   parts.push(lines.join('\n'))
-  return `${parts.join('\n\n')}\n`
+  return proseWrapped(`${parts.join('\n\n')}\n`, width)
 }
 
 const countOf = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
@@ -61,6 +66,10 @@ const tableOf = (trials: readonly RegradeTrial[]): ReportTable => ({
     { name: 'is' },
     { name: 'reason' },
   ],
+  leaveOut: leavingOut(
+    trials.map((one) => one.configuration),
+    ...['reason', 'run'],
+  ),
   rows: trials.map(({ task, configuration, run, before, after }) => [
     { text: task },
     { text: configuration },

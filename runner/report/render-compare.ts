@@ -3,26 +3,30 @@ import type { PairedDifference } from '../statistics-paired.ts'
 import type { Interval } from '../statistics.ts'
 import type { ComparedSide, ComparedTask, Comparison } from './compare.ts'
 import { escaped, section } from './markdown.ts'
-import { tableText } from './render.ts'
+import { proseWrapped, tableText } from './render.ts'
 import { runMark, type Cell, type ReportTable } from './tables.ts'
 import { countText, dollars, durationText, painter, plainLine } from './terminal.ts'
 import { rangeText, rateText } from './words.ts'
 
-export function renderComparison(one: Comparison, { color }: { readonly color: boolean }): string {
+export function renderComparison(
+  one: Comparison,
+  { color, width = Infinity }: { readonly color: boolean; readonly width?: number },
+): string {
   const paint = painter(color)
+  const view = { width, elsewhere: '--format md' }
   const parts = [sidesTable(one), differenceTable(one)]
-    .map((table) => `${paint('bold', table.title)}\n${tableText(table, paint)}`)
+    .map((table) => `${paint('bold', table.title)}\n${tableText(table, paint, view)}`)
     .concat(testLine(one) ?? [])
   const uneven = taskTable(one)
   if (uneven.rows.length > 0)
     parts.push(
-      `${paint('bold', uneven.title)}\n${tableText(uneven, paint, { limit: 60, more: '--json has all' })}`,
+      `${paint('bold', uneven.title)}\n${tableText(uneven, paint, { ...view, limit: 60, more: '--json has all' })}`,
     )
   const notices = one.notices.map(({ level, text }) =>
     level === 'alarm' ? paint('red', paint('bold', plainLine(text))) : `note: ${plainLine(text)}`,
   )
   if (notices.length > 0) parts.push(notices.join('\n'))
-  return `${parts.join('\n\n')}\n`
+  return proseWrapped(`${parts.join('\n\n')}\n`, width)
 }
 
 export function comparisonMarkdown(one: Comparison): string {
@@ -71,6 +75,7 @@ function sidesTable({ a, b, tasks }: Comparison): ReportTable {
       { name: '95 % clustered by task (t)', right: true },
       { name: 'passed', right: true },
     ],
+    leaveOut: ['model', 'job', 'passed', '95 % over runs (t)', '95 % clustered by task (t)'],
     rows: [row('A', a), row('B', b)],
   }
 }
@@ -114,6 +119,7 @@ function differenceTable(one: Comparison): ReportTable {
       { name: 'A - B', right: true },
       { name: '95 % clustered by task (t)', right: true },
     ],
+    leaveOut: ['B', 'A'],
     rows: [
       rate,
       row('cost', one.costUsd, cost),
@@ -148,6 +154,7 @@ function taskTable({ tasks }: Comparison): ReportTable {
       { name: 'B' },
       { name: 'A - B', right: true },
     ],
+    leaveOut: ['area'],
     rows: tasks
       .filter(({ difference }) => difference !== 0)
       .toSorted((x, y) => (y.difference ?? 0) - (x.difference ?? 0))

@@ -1,5 +1,6 @@
 /** A report for people at a terminal: trials, a summary of each configuration, what was blocked; then what to know. */
-import Table from 'cli-table3'
+import { boxText } from './box.ts'
+import { wrapLine } from './fit.ts'
 import type { Amount, ConfigurationReport, Report } from './report.ts'
 import {
   blockedReasonTable,
@@ -29,6 +30,8 @@ export interface ReportView {
   readonly full?: boolean
   /** Every trial and every row, however many. */
   readonly all?: boolean
+  /** Of the terminal that shows it; none, and nothing is left out or broken. */
+  readonly width?: number
 }
 
 /** More trials than this have their grid only. */
@@ -37,15 +40,16 @@ const manyRows = 40
 
 export function renderReport(
   report: Report,
-  { color, full = false, all = false }: ReportView,
+  { color, full = false, all = false, width = Infinity }: ReportView,
 ): string {
   const paint = painter(color)
   const limit = all ? Infinity : manyRows
   const shown = (table: ReportTable, more = '--trials shows all'): string =>
-    `${paint('bold', table.title)}\n${tableText(table, paint, { limit, more })}`
+    `${paint('bold', table.title)}\n${tableText(table, paint, { limit, more, width })}`
   const fewTrials = all || report.trials.length <= manyTrials
   const parts: string[] = []
-  if (fewTrials) parts.push(tableText(trialTable(report), paint))
+  if (fewTrials)
+    parts.push(tableText(trialTable(report), paint, { width, elsewhere: `${again} csv` }))
   if (full || !fewTrials) parts.push(shown(gridTable(report)))
   parts.push(report.configurations.map((one) => summary(one, paint)).join('\n'))
   if (full) {
@@ -62,14 +66,23 @@ export function renderReport(
     parts.push(shown(blockedReasonTable(report)))
   const notices = noticeLines(report, paint, limit)
   if (notices !== '') parts.push(notices)
-  return `${parts.join('\n\n')}\n`
+  return proseWrapped(`${parts.join('\n\n')}\n`, width)
 }
 
+/** What has all columns. */
+const again = 'closedbook report --format'
+
+export const proseWrapped = (text: string, width: number): string =>
+  text
+    .split('\n')
+    .map((line) => (/^[┌│├└]/.test(line) ? line : wrapLine(line, width)))
+    .join('\n')
+
 /** A terminal is no wider than it is. */
-const shortGroups = ({ title, columns, rows }: ReportTable): ReportTable => {
+const shortGroups = ({ columns, rows, ...table }: ReportTable): ReportTable => {
   const keep = columns.flatMap(({ name }, index) => (/median/.test(name) ? [] : [index]))
   const kept = <T>(values: readonly T[]): T[] => values.filter((_, index) => keep.includes(index))
-  return { title, columns: kept(columns), rows: rows.map(kept) }
+  return { ...table, columns: kept(columns), rows: rows.map(kept) }
 }
 
 const tones = { good: 'green', bad: 'red', warn: 'yellow', dim: 'dim' } as const satisfies Record<
@@ -77,20 +90,31 @@ const tones = { good: 'green', bad: 'red', warn: 'yellow', dim: 'dim' } as const
   Style
 >
 
+export interface TableView {
+  readonly limit?: number
+  readonly more?: string
+  readonly width?: number
+  /** What has the columns that a narrow terminal has no place for. */
+  readonly elsewhere?: string
+}
+
 export function tableText(
-  { columns, rows }: ReportTable,
+  { columns, rows, leaveOut = [] }: ReportTable,
   paint: Paint,
-  { limit = Infinity, more = '' }: { limit?: number; more?: string } = {},
+  { limit = Infinity, more = '', width = Infinity, elsewhere = `${again} md` }: TableView = {},
 ): string {
-  const table = new Table({
-    head: columns.map(({ name }) => paint('bold', cut(plainLine(name), 40))),
-    colAligns: columns.map((column) => (column.right === true ? 'right' : 'left')),
-    // Colours are ours to choose, and none by default in a pipe.
-    style: { head: [], border: [], compact: true },
-  })
-  for (const row of rows.slice(0, limit)) table.push(row.map((cell) => cellText(cell, paint)))
+  const name = (text: string): string => cut(plainLine(text), 40)
+  const text = boxText(
+    {
+      columns: columns.map((column) => ({ ...column, name: name(column.name) })),
+      rows: rows.slice(0, limit).map((row) => row.map((cell) => cellText(cell, paint))),
+      leaveOut: leaveOut.map(name),
+      compact: true,
+    },
+    { paint, width, elsewhere },
+  )
   const rest = rows.length - limit
-  return rest > 0 ? `${table.toString()}\n… and ${rest} more; ${more}` : table.toString()
+  return rest > 0 ? `${text}\n… and ${rest} more; ${more}` : text
 }
 
 const cellText = ({ text, tone }: Cell, paint: Paint): string => {

@@ -31,12 +31,19 @@ export interface ReportTable {
   readonly title: string
   readonly columns: readonly { readonly name: string; readonly right?: boolean }[]
   readonly rows: readonly (readonly Cell[])[]
+  /** Columns that a narrow terminal does without, least important first; what isn't named stays. */
+  readonly leaveOut?: readonly string[]
 }
 
 const left = (name: string) => ({ name })
 const right = (name: string) => ({ name, right: true })
 const plain = (text: string): Cell => ({ text })
 const number = (value: number | null, text: string): Cell => ({ text, sort: value ?? -1 })
+/** One configuration, the same in every row, goes first; several tell rows apart, and stay. */
+export const leavingOut = (
+  configurations: Iterable<string>,
+  ...names: readonly string[]
+): readonly string[] => (new Set(configurations).size > 1 ? names : ['configuration', ...names])
 const counted = (value: number | null): Cell => number(value, countOr(value))
 
 const verdictTone = ({ verdict }: TrialRow): Tone => {
@@ -69,6 +76,10 @@ export function trialTable(report: Pick<Report, 'trials' | 'configurations'>): R
       right('wall time'),
       right('blocked'),
     ],
+    leaveOut: leavingOut(
+      report.configurations.map(({ name }) => name),
+      ...['wall time', 'steps', 'out tokens', 'blocked', 'regression', 'cost', 'functional', 'run'],
+    ),
     rows: report.trials.map((row) => [
       plain(row.task),
       plain(row.configuration),
@@ -161,6 +172,12 @@ export const groupTable = (
   return {
     title: `By ${name}`,
     columns: [left(name), left('configuration'), ...rateColumns, ...amountColumns],
+    leaveOut: leavingOut(
+      configurations.map((one) => one.name),
+      ...[...amountColumns.toReversed(), ...rateColumns.slice(1).toReversed()].map(
+        (column) => column.name,
+      ),
+    ),
     rows: configurations.flatMap((one) =>
       one[by].map((group) => [
         plain(group.name),
@@ -183,6 +200,13 @@ export function gridTable({ trials, tasks, configurations }: Report): ReportTabl
       left('area'),
       left('hardware'),
       ...configurations.map(({ name }) => left(name)),
+    ],
+    leaveOut: [
+      ...['hardware', 'area'],
+      ...configurations
+        .slice(1)
+        .toReversed()
+        .map(({ name }) => name),
     ],
     rows: [...seen.values()].map((task) => [
       plain(task.name),
@@ -228,6 +252,10 @@ export const failureTable = (failures: readonly FailureRow[]): ReportTable => ({
     right('tasks'),
     left('for example'),
   ],
+  leaveOut: leavingOut(
+    failures.map((row) => row.configuration),
+    ...['tasks', 'blame', 'for example'],
+  ),
   rows: failures.map((row) => [
     plain(row.configuration),
     { text: row.verdict ?? 'no result', tone: row.verdict === 'failed' ? 'bad' : 'warn' },
@@ -242,6 +270,7 @@ export const failureTable = (failures: readonly FailureRow[]): ReportTable => ({
 export const blockedReasonTable = ({ configurations }: Report): ReportTable => ({
   title: 'Blocked attempts by reason',
   columns: [left('configuration'), left('reason'), right('attempts'), right('trials')],
+  leaveOut: ['trials'],
   rows: configurations.flatMap(({ name, blocked }) =>
     blocked.map((row) => [plain(name), plain(row.reason), counted(row.count), counted(row.trials)]),
   ),
@@ -257,6 +286,7 @@ export const blockedTable = (rows: readonly BlockedRow[]): ReportTable => ({
     right('count'),
     right('trials'),
   ],
+  leaveOut: ['trials', 'protocol', 'port'],
   rows: rows.map((row) => [
     plain(targetOf(row)),
     number(row.port, row.port === null ? '-' : String(row.port)),
@@ -273,6 +303,7 @@ export const taskTable = ({ tasks }: Report): ReportTable | null =>
     : {
         title: 'Qualification and review of the tasks',
         columns: [left('task'), left('qualified'), left('review'), left('by')],
+        leaveOut: ['by', 'review'],
         rows: tasks.map(({ name, qualification }) => [
           plain(name),
           qualification === null

@@ -1,7 +1,7 @@
 /**
  * `<task>/closedbook/reviews.jsonl`: people's decisions about a task, one a line, only ever appended. Each is bound to
  * the qualification and the digests it was made over, and to the line before it, so that a decision that was taken out
- * or edited shows. A decision holds as long as that qualification does.
+ * or edited shows. An inclusion holds as long as that qualification does, an exclusion until somebody decides anew.
  */
 import { open, readFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -94,12 +94,15 @@ export async function appendReview(
   return whole
 }
 
-/** The last decision, if it was made over this very qualification; an older one no longer holds. */
+/**
+ * The last decision, where it holds: an inclusion was made over one qualification and says nothing of another; an
+ * exclusion must not end because somebody qualified the task again.
+ */
 export function currentReview(
   reviews: readonly Review[],
   qualification: string | null,
 ): Review | null {
   const last = reviews.at(-1)
   if (last === undefined) return null
-  return last.qualification === qualification ? last : null
+  return last.decision === 'exclude' || last.qualification === qualification ? last : null
 }

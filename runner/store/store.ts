@@ -4,6 +4,7 @@
  * copies for those who read a job without a store.
  */
 import type { RunnerConfig } from '../config.ts'
+import { RunnerError } from '../errors.ts'
 import { clusterExists } from './cluster.ts'
 import { Database, isStoreLost, sourceOf, type Sql } from './database.ts'
 import { migrate } from './migrations.ts'
@@ -29,6 +30,14 @@ export class Store implements AsyncDisposable {
   static async open(config: StoreConfig, signal?: AbortSignal): Promise<Store> {
     await using undo = new AsyncDisposableStack()
     const source = sourceOf(config.databaseUrl ?? null, config.stateDir)
+    // a directory that was named is another runner's: nothing is made there
+    if (config.databaseUrl !== undefined && source.url === null)
+      if (!(await clusterExists(source.stateDir)))
+        throw new RunnerError(
+          'store_unreachable',
+          'operator',
+          `no runner keeps a store in ${source.stateDir}; name the state directory of one, or a server as postgresql://…`,
+        )
     const database = undo.use(await Database.open(source, signal))
     const queue = await prepared(database)
     undo.move()
@@ -38,7 +47,8 @@ export class Store implements AsyncDisposable {
   /** For those who only look: null where no job was ever planned, so that nothing is made for them. */
   static async openIfThere(config: StoreConfig, signal?: AbortSignal): Promise<Store | null> {
     const { url, stateDir } = sourceOf(config.databaseUrl ?? null, config.stateDir)
-    if (url === null && !(await clusterExists(stateDir))) return null
+    if (config.databaseUrl === undefined && url === null && !(await clusterExists(stateDir)))
+      return null
     return Store.open(config, signal)
   }
 

@@ -37,7 +37,7 @@ export async function serve(context: ServeContext): Promise<void> {
   const draining = (): void => void setWorkerState(store, worker, 'draining').catch(() => {})
   drain.addEventListener('abort', draining, { once: true })
   try {
-    await work({
+    const full = await work({
       store,
       worker,
       client,
@@ -59,6 +59,7 @@ export async function serve(context: ServeContext): Promise<void> {
           (group) => group.state === 'open' && classes.includes(group.hardware),
         ),
     })
+    if (full !== null) throw full
   } finally {
     drain.removeEventListener('abort', draining)
     await setWorkerState(store, worker, 'down').catch(() => {})

@@ -4,6 +4,7 @@
  * stops claims and nothing else.
  */
 import type { DaemonClient } from '../../daemon/protocol/client.ts'
+import { RunnerError } from '../errors.ts'
 import { executionDir } from '../job/layout.ts'
 import type { PlannedTrial } from '../job/plan.ts'
 import { maxExecutions } from '../job/trial-state.ts'
@@ -55,9 +56,9 @@ const reapEveryMs = 5_000
 /** How long an interrupted worker tries to tell a store that is gone. */
 const lastWordMs = 5_000
 
-export async function work(context: WorkerContext): Promise<void> {
-  await new Worker(context).run()
-}
+/** Returns why no more trials are begun on this host, where its disk is full; else null. */
+export const work = (context: WorkerContext): Promise<RunnerError | null> =>
+  new Worker(context).run()
 
 class Worker {
   readonly #context: WorkerContext
@@ -65,6 +66,8 @@ class Worker {
   readonly #ends = new Set<Promise<void>>()
   readonly #pristine = new PristineCache()
   #failure: { readonly error: unknown } | null = null
+  /** Each further trial would end at once, and be void. */
+  #full: RunnerError | null = null
   #poked = false
   #reapAt = performance.now() + reapEveryMs
   #resume: () => void = () => {}
@@ -73,7 +76,7 @@ class Worker {
     this.#context = context
   }
 
-  async run(): Promise<void> {
+  async run(): Promise<RunnerError | null> {
     const { store, worker, drain, signal } = this.#context
     using _heartbeat = new Heartbeat(store, worker, this.#running)
     const wake = (): void => this.#wake()
@@ -90,11 +93,12 @@ class Worker {
     }
     signal.throwIfAborted()
     if (this.#failure !== null) throw this.#failure.error
+    return this.#full
   }
 
   get #claims(): boolean {
     const { drain, signal } = this.#context
-    return !drain.aborted && !signal.aborted && this.#failure === null
+    return !drain.aborted && !signal.aborted && this.#failure === null && this.#full === null
   }
 
   /** Claims what it can; true when it is over. */
@@ -191,6 +195,12 @@ class Worker {
     await logEnded(jobDir, { trial, execution, blame, reason, time: endedAt })
     const stopped = again && (signal.aborted || own.aborted)
     if (measured.verdict === 'void' && !stopped) watch.faulted(planned, reason, again)
+    if (end.result !== null && reason.code === 'disk_full')
+      this.#full ??= new RunnerError(
+        'disk_full',
+        'operator',
+        `no further trial is begun on this host (${reason.message}); then \`closedbook resume ${claim.job} --retry-void\``,
+      )
     if (end.result !== null) {
       await writeRecorded(jobDir, { trial, execution, ...end.result }, new Date().toISOString())
       watch.recorded(planned, this.#result(claim, job, planned, measured, end))

@@ -6,11 +6,12 @@ import { RemoteError } from '../../../daemon/protocol/errors.ts'
 import { AuditSummary, type AuditTarget, type AuditTotals } from '../../../policy/audit-summary.ts'
 import { RunnerError } from '../../errors.ts'
 import { findTrial } from '../../job/find-trial.ts'
-import { findJob, planFile, trialDir } from '../../job/layout.ts'
+import { planFile, trialDir } from '../../job/layout.ts'
+import { reportedJob } from '../../report/find.ts'
 import { readPlan } from '../../job/plan.ts'
 import { countText, cut, plainLine } from '../../report/terminal.ts'
 import { readEgressFile } from '../../trial/evidence.ts'
-import { print, printJson, withContext, type Context } from '../context.ts'
+import { note, print, printJson, withContext, type Context } from '../context.ts'
 
 /** Of people's interest; a program gets all that there are. */
 const shownTargets = 40
@@ -48,11 +49,23 @@ async function ofId(id: string, { client, config, signal }: Context): Promise<Le
   }
 }
 
-async function ofJob(job: string, { config }: Context): Promise<LeaseAudit[]> {
-  const jobDir = await findJob(config.jobsDir, job)
+/** A trial that runs, or was broken off, has no evidence yet: the daemon beside it has its logs. */
+async function ofJob(job: string, { client, config, signal }: Context): Promise<LeaseAudit[]> {
+  const jobDir = await reportedJob(config, job)
   const { trials } = await readPlan(planFile(jobDir))
   const leases: LeaseAudit[] = []
-  for (const { trial } of trials) leases.push(...(await ofEvidence(trialDir(jobDir, trial))))
+  let without = 0
+  for (const { trial } of trials) {
+    const kept = await ofEvidence(trialDir(jobDir, trial))
+    const found =
+      kept.length > 0 ? kept : await client.auditSummary(trial, { signal }).catch(() => [])
+    leases.push(...found)
+    if (found.length === 0) without += 1
+  }
+  if (without > 0)
+    note(
+      `${without} of ${trials.length} trials are not counted: nothing of them is here (not begun, on another host, or no daemon answers)`,
+    )
   return leases
 }
 
@@ -105,9 +118,9 @@ export function sum(all: readonly AuditTotals[]): AuditTotals {
 }
 
 function render(total: AuditTotals, leases: readonly LeaseAudit[]): string {
-  const trials = new Set(leases.map(({ trial, lease }) => trial ?? lease)).size
+  const trials = new Set(leases.flatMap(({ trial }) => trial ?? [])).size
   const lines = [
-    `${countText(total.attempts)} attempts in ${leases.length} ${leases.length === 1 ? 'lease' : 'leases'} of ${trials === 1 ? 'one trial' : `${trials} trials`}: ` +
+    `${countText(total.attempts)} ${total.attempts === 1 ? 'attempt' : 'attempts'} in ${leases.length} ${leases.length === 1 ? 'lease' : 'leases'}${trials === 0 ? '' : ` of ${trials === 1 ? 'one trial' : `${trials} trials`}`}: ` +
       `${countText(total.denied)} refused, ${countText(total.allowed)} allowed`,
     `${countText(total.bytesUp)} bytes went out, ${countText(total.bytesDown)} came in; ${countText(total.events)} events` +
       (total.from === null ? '' : ` from ${total.from} until ${total.until}`),

@@ -17,6 +17,8 @@ import { note, print, printJson, withContext, type Context } from '../context.ts
 interface Checked extends AuditVerdict {
   /** null where the daemon looked at its own log. */
   readonly file: string | null
+  /** Broken, and without any event of the proof, which every log begins with: so likely an excerpt. */
+  readonly excerpt?: boolean
 }
 
 export function addVerify(audit: Command): void {
@@ -35,6 +37,10 @@ export function addVerify(audit: Command): void {
         if (context.json) printJson({ ok, leases: checked })
         else for (const each of checked) print(render(each))
         if (checked.length === 0 && !context.json) note('there is no event to check')
+        if (checked.some(({ excerpt }) => excerpt === true))
+          note(
+            'the file has no event of the proof, which every log begins with: it may be an excerpt. What was made without `--canaries`, or with a filter, has gaps; `closedbook audit query --canaries --json` exports whole logs',
+          )
         if (!ok) process.exitCode = exitCode.failure
       }),
     )
@@ -63,11 +69,15 @@ async function checkFile(file: string): Promise<Checked[]> {
   const proof = await proofBeside(file)
   const verifier = new AuditVerifier(null, () => ({ proof, end: null }))
   let rest = ''
+  let proofs = 0
   try {
     for await (const chunk of createReadStream(file, 'utf8') as AsyncIterable<string>) {
       const lines = (rest + chunk).split('\n')
       rest = lines.pop() ?? ''
-      for (const line of lines) verifier.add(line)
+      for (const line of lines) {
+        verifier.add(line)
+        if (line.includes('"canary":true')) proofs += 1
+      }
     }
   } catch (error) {
     throw new RunnerError('usage', 'operator', `cannot read ${file}: ${(error as Error).message}`)
@@ -76,7 +86,10 @@ async function checkFile(file: string): Promise<Checked[]> {
   const verdicts = verifier.verdicts()
   // The proof is of one of the leases in the file; of which isn't said.
   const proven = verdicts.find(({ canaries }) => canaries.missing.length === 0) ?? verdicts[0]
-  return verdicts.map((each) => ({ file, ...(each === proven ? each : withoutProof(each)) }))
+  return verdicts.map((each) => {
+    const checked = { file, ...(each === proven ? each : withoutProof(each)) }
+    return { ...checked, ...(proofs === 0 && !checked.ok && { excerpt: true }) }
+  })
 }
 
 function withoutProof(verdict: AuditVerdict): AuditVerdict {

@@ -48,8 +48,8 @@ export async function checkConfig(
             ? { ...issue, keys: [key] }
             : issue,
         ])
-        const rule = key === undefined ? 'invalid-task-config' : 'unknown-config-field'
-        findings.add(rule, file, zodMessage(only), at(path))
+        // the section is strict: with such a key the runner refuses the task
+        findings.add('invalid-task-config', file, zodMessage(only), at(path))
       }
     }
     // A fault in our own section doesn't hide what Harbor's say.

@@ -185,6 +185,18 @@ t.test('a full disk opens nothing and says how much is needed', async (t) => {
   const { results } = await readRun(shell, ran)
   t.match(results.map(endOf), [/^void operator disk_full: .*free some room/])
   t.equal(results[0]?.executions.length, 1, 'another would end the same way')
+  const two = await shell.cli([
+    ...['run', '--task', tally, '--harness', 'noop', '--runs', '2'],
+    ...['--concurrency', '1', '--json'],
+  ])
+  t.equal(two.code, 73)
+  t.match(
+    two.stderr,
+    /no further trial is begun on this host .*free some room.*resume j\S+ --retry-/,
+  )
+  const { stdout } = await shell.cli(['ps', 'latest', '--json'])
+  const { trials } = JSON.parse(stdout) as { trials: { status: string }[] }
+  t.strictSame(trials.map(({ status }) => status).toSorted(), ['pending', 'recorded'])
   t.strictSame(await openLeases(shell.stateDir), [])
   t.strictSame(await containersOf(shell, engine.engine), [])
 })

@@ -153,11 +153,12 @@ void t.test(
     t.match(await cli('verify', changed), {
       code: 1,
       stdout: /^BROKEN .*\n +chain in line \d+: event \d+ was made after another/,
+      stderr: /^(?!.*excerpt)/s,
     })
     const some = await scratch.write('some.jsonl', (await cli(lease, '--json')).stdout)
     t.match(
       await cli('verify', some),
-      { code: 1, stdout: /gap in line 1/ },
+      { code: 1, stdout: /gap in line 1/, stderr: /excerpt.*--canaries --json/ },
       'a part is not the whole',
     )
   },

@@ -82,6 +82,11 @@ const bad: readonly (readonly [string, string, RegExp])[] = [
     'harness: codex',
     /c\.yaml: harness "codex" is unknown; use mini-swe-agent, .*noop, oracle, script:FILE or command:FILE/,
   ],
+  [
+    'a provider that there is not',
+    'harness: mini-swe-agent\nmodel: {name: m, upstream: {kind: gemini}}',
+    /model\.upstream\.kind: must be openai or anthropic or replay/,
+  ],
   ['a script without a file', 'harness: "script:"', /names no file; use .*script:FILE/],
   [
     'a harness of a file without a model',

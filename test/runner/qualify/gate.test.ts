@@ -142,17 +142,27 @@ t.test(
   },
 )
 
-t.test('a decision holds over the qualification that it was made over', async (t) => {
-  await using scratch = await Scratch.make()
-  const task = await loadTask(await sample(scratch))
-  const { digest } = await writeQualification(task.dir, await documentOf(task))
-  const first = await appendReview(task.dir, review(task, { qualification: digest }))
-  const again = await writeQualification(task.dir, await documentOf(task, { repeats: 5 }))
-  const reviews = await readReviews(task.dir)
-  t.strictSame(currentReview(reviews, digest), first)
-  t.equal(currentReview(reviews, again.digest), null)
-  t.equal((await readQualification(task.dir))?.digest, again.digest)
-})
+t.test(
+  'an inclusion holds over its qualification alone, an exclusion until the next decision',
+  async (t) => {
+    await using scratch = await Scratch.make()
+    const task = await loadTask(await sample(scratch))
+    const { digest } = await writeQualification(task.dir, await documentOf(task))
+    const first = await appendReview(task.dir, review(task, { qualification: digest }))
+    const again = await writeQualification(task.dir, await documentOf(task, { repeats: 5 }))
+    const reviews = await readReviews(task.dir)
+    t.strictSame(currentReview(reviews, digest), first)
+    t.equal(currentReview(reviews, again.digest), null)
+    const out = await appendReview(
+      task.dir,
+      review(task, { decision: 'exclude', qualification: digest }),
+    )
+    t.strictSame(currentReview(await readReviews(task.dir), again.digest), out)
+    const back = await appendReview(task.dir, review(task, { qualification: again.digest }))
+    t.strictSame(currentReview(await readReviews(task.dir), again.digest), back)
+    t.equal((await readQualification(task.dir))?.digest, again.digest)
+  },
+)
 
 t.test('decisions are appended, and one that was edited or taken out shows', async (t) => {
   await using scratch = await Scratch.make()

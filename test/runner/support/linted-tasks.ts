@@ -60,7 +60,7 @@ export const mistakes: readonly (readonly [
   [
     'a misspelt key of ours',
     { 'task.toml': toml.replace('area =', 'aera =') },
-    /^unknown-config-field task\.toml:7 .*aera/,
+    /^invalid-task-config task\.toml:7 .*aera/,
   ],
   [
     'a value of a wrong kind',
