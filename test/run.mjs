@@ -1,5 +1,6 @@
 /** `npm test`: sets up a bare clone, then runs every check and every rung of tests (test/run.ts). */
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import path from 'node:path'
 import { root, setUp } from '../runner/bin/setup.mjs'
 
@@ -8,7 +9,10 @@ try {
   const args = ['--no-warnings', path.join(root, 'test', 'run.ts'), ...process.argv.slice(2)]
   const bin = path.join(root, 'node_modules', '.bin')
   const env = { ...process.env, PATH: `${bin}:${process.env.PATH ?? ''}` }
-  const { status } = spawnSync(node, args, { stdio: 'inherit', env, cwd: root })
+  const child = spawn(node, args, { stdio: 'inherit', env, cwd: root })
+  // It stops what it started, and then ends.
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => child.kill(name))
+  const [status] = await once(child, 'exit')
   process.exit(status ?? 1)
 } catch (error) {
   process.stderr.write(`test: ${error.message}\n`)

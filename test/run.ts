@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { DockerEngine } from '../daemon/engine/docker.ts'
 import { buildImages, imageNames } from '../images/build.ts'
@@ -20,6 +21,9 @@ import {
 const root = fileURLToPath(new URL('..', import.meta.url))
 const stateDir = path.join(root, '.closedbook')
 
+/** For daemons to close their leases. */
+const patienceMs = 10_000
+
 interface Outcome {
   passed: number
   failed: number
@@ -31,10 +35,34 @@ async function command(argv: readonly string[], env: NodeJS.ProcessEnv = {}): Pr
     cwd: root,
     stdio: 'inherit',
     env: { ...process.env, ...env },
+    // A group of its own, so that tests and their daemons can be ended with it.
+    detached: true,
   })
+  const stop = (): void => {
+    if (child.pid === undefined) return
+    signalGroup(child.pid, 'SIGTERM')
+    setTimeout(() => signalGroup(Number(child.pid), 'SIGKILL'), patienceMs).unref()
+  }
+  stopped.signal.addEventListener('abort', stop)
+  if (stopped.signal.aborted) stop()
   const [code] = (await once(child, 'exit')) as [number | null]
+  while (stopped.signal.aborted && signalGroup(Number(child.pid), 0)) await delay(100)
+  stopped.signal.removeEventListener('abort', stop)
   return code ?? 1
 }
+
+/** False: nothing of it is left. */
+function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(-group, signal)
+  } catch {
+    return false
+  }
+}
+
+/** By a signal: what runs is ended, and what was started is stopped. */
+const stopped = new AbortController()
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => stopped.abort())
 
 async function check(name: string, argv: readonly string[], outcome: Outcome): Promise<void> {
   const started = performance.now()
@@ -117,7 +145,7 @@ if (files.length === 0) {
 const { socket, stop } = await engine()
 try {
   await images(socket)
-  await tests(files, socket, outcome)
+  if (!stopped.signal.aborted) await tests(files, socket, outcome)
 } catch (error) {
   console.error(error)
   outcome.failed += 1
