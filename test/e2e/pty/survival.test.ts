@@ -177,7 +177,8 @@ t.test(
     for (const viewer of viewers.slice(0, 10)) viewer.destroy()
     process.kill(host, 'SIGKILL')
     await until('all are cut', () => cut === viewers.length)
-    await until('nothing of them stays', async () => (await files()) <= before)
+    // The daemon may have opened a few for itself meanwhile, such as those of the shell that counts disks.
+    await until('nothing of them stays', async () => (await files()) <= before + 5)
     const next = world.watch(await world.open('echo here; sleep 1000'))
     await next.until(/here/)
     const hangs = await hostOf(daemon.stateDir)
