@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { Plan } from '../job/plan.ts'
 import { boxText, type Box } from '../report/box.ts'
 import { terminalWidth } from '../report/fit.ts'
-import { dollars, durationText, painter, wantsColor } from '../report/terminal.ts'
+import { dollars, durationText, painter, plural, wantsColor } from '../report/terminal.ts'
 import { note, print, printJson, withContext } from './context.ts'
 import { requestOf, withJobOptions, type RunOptions } from './run.ts'
 
@@ -41,7 +41,7 @@ export function addPlan(program: Command): void {
         const atOnce = limits.trialsAtOnce
         const longestSeconds = (seconds + longest * (atOnce - 1)) / atOnce
         print(
-          `${many(plan.trials.length, 'trial')} = ${many(plan.tasks.length, 'task')} x ${many(plan.configurations.length, 'configuration')} x ${many(plan.runs, 'run')}, ${limits.trialsAtOnce} at a time`,
+          `${plural(plan.trials.length, 'trial')} = ${plural(plan.tasks.length, 'task')} x ${plural(plan.configurations.length, 'configuration')} x ${plural(plan.runs, 'run')}, ${limits.trialsAtOnce} at a time`,
         )
         print(
           `at most ${dollars(costUsd)}${limits.budgetUsd === null ? '' : ` (the budget stops it at ${dollars(limits.budgetUsd)})`} and ${durationText(longestSeconds * 1000)} of agents`,
@@ -49,8 +49,6 @@ export function addPlan(program: Command): void {
       }),
     )
 }
-
-const many = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
 const short = (digest: string): string => digest.replace('sha256:', '').slice(0, 12)
 

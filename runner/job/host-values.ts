@@ -9,7 +9,7 @@ import type { Task } from '../task/task.ts'
 export type Seal = (name: string, value: string) => string
 
 /** What is written where there is no key, and where the host has no such variable. */
-export const isSet = 'set'
+const isSet = 'set'
 export const isUnset = 'unset'
 
 export const newHostKey = (): string => randomBytes(32).toString('hex')

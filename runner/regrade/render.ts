@@ -1,7 +1,7 @@
 /** What grading again came to: the verdicts that changed, and what could not be graded. */
 import { proseWrapped, tableText } from '../report/render.ts'
 import { leavingOut, type Cell, type ReportTable, type Tone } from '../report/tables.ts'
-import { painter, plainLine } from '../report/terminal.ts'
+import { painter, plainLine, plural } from '../report/terminal.ts'
 import type { RegradeRecord, RegradeTrial } from './record.ts'
 
 export function renderRegrade(
@@ -24,7 +24,7 @@ export function renderRegrade(
       `${paint('bold', 'Not graded again')}\n${tableText(tableOf(impossible), paint, view)}`,
     )
   const lines = [
-    `${of('graded').length} of ${trials.length} trials graded again, ${countOf(changed.length, 'verdict')} changed`,
+    `${of('graded').length} of ${trials.length} trials graded again, ${plural(changed.length, 'verdict')} changed`,
   ]
   if (of('kept').length > 0)
     lines.push(
@@ -40,15 +40,13 @@ export function renderRegrade(
         'red',
         paint(
           'bold',
-          `NOT COMPLETE: ${countOf(of('impossible').length, 'trial')} could not be graded again and ${of('impossible').length === 1 ? 'is' : 'are'} void.`,
+          `NOT COMPLETE: ${plural(of('impossible').length, 'trial')} could not be graded again and ${of('impossible').length === 1 ? 'is' : 'are'} void.`,
         ),
       ),
     )
   parts.push(lines.join('\n'))
   return proseWrapped(`${parts.join('\n\n')}\n`, width)
 }
-
-const countOf = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
 const tones: Readonly<Record<string, Tone>> = { passed: 'good', failed: 'bad', void: 'warn' }
 const verdict = (text: string): Cell => {

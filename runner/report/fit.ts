@@ -33,7 +33,7 @@ export interface Fit {
 }
 
 /** Below it, output is as for it: a terminal that says less says nothing of use. */
-export const leastWidth = 40
+const leastWidth = 40
 const readableShare = 0.4
 const leastText = 8
 const leastCell = 3

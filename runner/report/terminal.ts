@@ -58,3 +58,7 @@ export function durationText(ms: number): string {
 export const dollars = (usd: number): string => `$${usd.toFixed(usd < 1 ? 4 : 2)}`
 
 export const countText = (count: number): string => count.toLocaleString('en-US')
+
+/** `1 trial`, `2 trials` */
+export const plural = (count: number, word: string): string =>
+  `${count} ${word}${count === 1 ? '' : 's'}`

@@ -1,5 +1,6 @@
 /** Findings for people: one line each, `file:line severity rule message`, the task's name above them. */
 import type { LintReport } from './lint.ts'
+import { plural } from '../../report/terminal.ts'
 import { rules, ruleNames } from './rules.ts'
 
 const colors = { error: '\u001b[31m', warning: '\u001b[33m', dim: '\u001b[2m', reset: '\u001b[0m' }
@@ -20,8 +21,6 @@ export function renderReport(report: LintReport, { color }: { color: boolean }):
   const note = report.note === null ? '' : paint('dim', ` (${report.note})`)
   return [`${report.task}: ${verdict}${note}`, ...lines].join('\n')
 }
-
-const plural = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`
 
 export const renderRules = (): string =>
   ruleNames
